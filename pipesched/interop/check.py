@@ -33,14 +33,14 @@ from pipesched.support.source import Source
 _COMMAND = "the command"
 _OPTION = re.compile(r"(?<!\S)#.*|(?<![\w-])(?P<name>--[A-Za-z][\w-]*)")  # outside of comments
 _MOST = 32  # most commands of a script that are judged
-_EXPANDED = "let your shell read it: pipesched check -- COMMAND and its arguments"
+_EXPANDED = "let your shell expand it: `pipesched check -- COMMAND ARGUMENTS`"
 
 
 @dataclass(frozen=True)
 class Asked:
-    """The user's statements about a configuration, None if not given. trainer: its name and release, as in ``a==1.0``.
+    """The options of `check`, None if not given. trainer: its name, or name and release as in ``a==1.0``. p: the number
 
-    p: the number of ranks. processes: the number of processes in the job. variables: variables of the script.
+    of ranks. processes: the number of processes in the job. variables: the names and values of script variables.
     """
 
     trainer: str | None = None
@@ -74,10 +74,10 @@ def check_command(words: Sequence[str], asked: Asked) -> Checked:
 
 
 def check_file(path: str, asked: Asked, *, run: bool = False) -> Checked:
-    """Check a file. run: the file is a script, which is executed with recorders instead of its programs.
+    """Check a file. run: whether to execute the file, a script, with recorders instead of its programs.
 
     Raises:
-        PipeschedError: PS225 if an option has a wrong value; PS809 if there is no such file; PS820 without bash.
+        PipeschedError: PS225 if an option has a wrong value; PS809 if there is no such file; PS820 if there is no bash.
     """
     if not run:
         return check(read_path(path), asked)
@@ -111,7 +111,7 @@ def _as_run(settings: Settings, script: Source) -> Settings:
 
 
 def _of(source: Source, read: Callable[[], list[Settings]], asked: Asked, notes: tuple[str, ...] = ()) -> Checked:
-    """Judge each command that has a trainer's options separately."""
+    """Judge each command with a trainer's options separately."""
     _require_counts(asked)
     row, release = named(asked.trainer) if asked.trainer else (None, None)
     try:
@@ -125,7 +125,7 @@ def _of(source: Source, read: Callable[[], list[Settings]], asked: Asked, notes:
     known = [x for x in found if any(one.known(x) for one in rows) or (not row and others(x))]
     made = [_judged(row, release, x, asked) for x in (known or found[:1])[:_MOST]]
     if len(known) > _MOST:
-        message = f"{len(known) - _MOST} more commands of {source.name} are not judged; the limit is {_MOST}"
+        message = f"{len(known) - _MOST} more commands in {source.name} are not judged; the limit is {_MOST}"
         made.append(Checked(source.name, diagnostics=(Diagnostic(InteropCode.CONFIG_UNREAD, message),)))
     return several(source.name, made)
 
@@ -138,7 +138,7 @@ def _require_counts(asked: Asked) -> None:
 
 
 def _judged(row: Trainer | None, release: str | None, settings: Settings, asked: Asked) -> Checked:
-    """Judge one command, or a file."""
+    """Judge the settings in one command or file."""
     try:
         row = row or trainer_of(settings)
         _require_text(row, settings)
@@ -171,7 +171,7 @@ def _judged(row: Trainer | None, release: str | None, settings: Settings, asked:
 
 
 def _require_text(row: Trainer, settings: Settings) -> None:
-    """Raise PipeschedError, PS871, if the trainer does not read texts of this kind."""
+    """Raise PipeschedError, PS871, if the trainer does not read settings in this format."""
     if settings.kind not in row.texts:
         kinds = " and ".join(row.texts)
         message = f"{settings.source.name} is {settings.kind}; {row.name} is read from {kinds}"
@@ -265,7 +265,7 @@ _LAUNCHED = (  # launchers' options: processes per node, number of nodes
 def _processes(settings: Settings) -> tuple[int | None, str]:
     """Return the number of processes from the launcher's options, None if unknown, and these options for a message.
 
-    The number is processes per node times nodes (default 1).
+    The number is the processes per node times the number of nodes (1 by default).
     """
     given = {x.written.lstrip("-").replace("-", "_"): x.value for x in settings if x.written.startswith("--n")}
     given |= {name: x.value for name, x in settings.launch.items()}
@@ -303,7 +303,7 @@ def _with_file(settings: Settings) -> Settings:
 
 
 def _command(case: Case, plan: Plan) -> str | None:
-    """Return ``pipesched verify …`` for the schedule, or the reason why there is none; None without a pipeline.
+    """Return the command that verifies the schedule, or the reason why there is no command; None without a pipeline.
 
     order from      a CSV            the trainer's code   the library          torch only
     command         verify a.csv …   verify megatron:…    verify interleaved   verify torch:LoopedBFS

@@ -13,7 +13,7 @@ _BEHIND = "pipesched.check.behind"
 
 
 class _Check(click.Command):
-    """A command whose words after ``--`` are another command."""
+    """A command whose arguments after ``--`` are another command."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         at = args.index("--") if "--" in args else len(args)
@@ -27,7 +27,7 @@ class _Check(click.Command):
 @click.argument("file", type=click.Path(), metavar="FILE | -- COMMAND", required=False)
 @flags.options("check")
 def check(file: str | None, *, dry_run_script: bool, **given: object) -> int:
-    """Check the pipeline settings of a trainer: FILE is its TOML, YAML or JSON, or a script with its command line.
+    """Check the pipeline settings of a trainer: FILE is its TOML, YAML or JSON file, or a script that runs it.
 
     \b
     torchtitan, Megatron-LM, DeepSpeed:
@@ -36,11 +36,11 @@ def check(file: str | None, *, dry_run_script: bool, **given: object) -> int:
       pipesched check ds_config.json --p 4
 
     \b
-    A script is only read, not executed, so some values may be unknown. To check the words that a shell expands:
+    A script is only read, not executed, so some values may be unknown. To check a command as your shell expands it:
       pipesched check --trainer megatron==0.16 -- torchrun --nproc_per_node 8 pretrain_gpt.py $ARGS
-      pipesched check --dry-run-script train.sh     EXECUTES train.sh, its programs replaced by recorders
+      pipesched check --dry-run-script train.sh     EXECUTES train.sh, with recorders instead of its programs
 
-    Checks whether the release has the schedule, whether p, v, m and the batch agree, whether the CSV is right, and
+    Checks whether the release has the schedule, whether p, v, m and the batch agree, whether the CSV is correct, and
     whether the settings work together. Each finding names its source. The last line names the schedule and the command
     that verifies it. If a setting cannot be read or is unknown, the configuration is not judged: exit status 4.
     """

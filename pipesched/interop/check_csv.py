@@ -1,4 +1,4 @@
-"""Checks the CSV that replaces a schedule's order: it must exist, have the sizes of the settings, and pass `verify`."""
+"""Checks the CSV that replaces a schedule's order: it must exist, match the settings, and pass `verify`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _CHUNKED = "measured, torchtitan 0.3.0 on torch 2.15; components/loss.py: Chunke
 
 
 def _refused(path: str, case: Case, plan: Plan, schedule: Schedule) -> tuple[str, str | None] | None:
-    """Return the reason why a CSV does not fit the settings and is not verified, and the remedy; None if it fits."""
+    """Return why a CSV does not fit the settings and is not verified, and the remedy; None if it fits."""
     if schedule.program is not None:
-        message = f"{path} contains messages; {case.trainer} loads only computes"
-        return message, f"pipesched emit {path} --target torch-csv"
+        message = f"{path} contains messages; {case.trainer} loads only compute operations"
+        return message, f"use the file that `pipesched emit {path} --target torch-csv` writes"
     for name in ("ranks", "microbatches", "stages"):
         wanted, count = getattr(plan, name), getattr(schedule, name)
         if wanted not in (None, count):
@@ -32,12 +32,12 @@ def _refused(path: str, case: Case, plan: Plan, schedule: Schedule) -> tuple[str
     found = schedule.placement.rank_of[0].tolist()
     if found == there:
         return None
-    by_stage, kind = ",".join(map(str, found)), "the V" if vee else "the loop"
-    return f"{path} has its stages on ranks {by_stage}; the schedule name {plan.name} builds them on {kind}", None
+    by_stage, kind = ",".join(map(str, found)), "a V" if vee else "a loop"
+    return f"{path} places its stages on ranks {by_stage}; the schedule {plan.name} places them in {kind}", None
 
 
 def csv(case: Case, plan: Plan) -> Findings:
-    """Report the errors of a plan's CSV, or that it passes."""
+    """Report the errors in a plan's CSV, or that the CSV is correct."""
     if plan.csv is None or plan.off:
         return
     source, name = f"{case.named}, pipeline_parallel.py: _load_csv", str(plan.csv.value)
@@ -66,9 +66,9 @@ def _verified(path: str, case: Case, loaded: Loaded, setting: Setting) -> Findin
     schedule, report = loaded.schedule, examine(loaded, Options(torch_version=case.torch)).report
     yield from report.diagnostics
     if report.ok:
-        split = ", backward in I and W" if schedule.split else ""
+        split = ", backwards split into I and W" if schedule.split else ""
         yield Fact("CSV", f"{path} is correct: {len(schedule)} operations{split}")
     if schedule.split and case.trainer == "torchtitan" and case.since("0.3.0"):
-        message = f"{path} has I and W: under the chunked loss the last norm silently gets no gradient"
+        message = f"{path} has I and W: with the chunked loss, the last norm layer silently gets no gradient"
         help = "use a --config without ChunkedLossWrapper, and activation_checkpoint:none"
         yield wrong(InteropCode.CONFIG_SILENT, message, _CHUNKED, setting, help=help)

@@ -1,4 +1,4 @@
-"""Reports on a configuration, as text and as JSON; for a script, with one part for each of its commands."""
+"""Reports on a configuration, as text and as JSON; the report on a script has one part for each command."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _SHOWN = 6  # most shown settings that no rule knows
 
 @dataclass(frozen=True)
 class Checked(Judged):
-    """The report on a configuration. assumed: the names, ``release`` or ``torch``, of what is assumed.
+    """The report on a configuration. assumed: ``release`` or ``torch``, for each version that was not given.
 
-    not_judged: settings that no rule covers. possible: errors that apply only to some releases. command: the command
-    that verifies the schedule, or the reason why there is none. commands: reports on the commands of a script that has
-    several; then the diagnostics are those of all commands, and all other fields are empty.
+    not_judged: settings that no rule covers. possible: errors in only some of the possible releases. command: the
+    command that verifies the schedule, or the reason why there is no command. commands: for a script with several
+    commands, the report on each; `diagnostics` then lists the findings on all commands, and other fields are empty.
     """
 
     source: str
@@ -47,7 +47,7 @@ class Checked(Judged):
         return "ok" if self.ok else "not judged" if self.exit_status == NOT_JUDGED else "fail"
 
     def text(self, *, color: bool = False) -> str:
-        """Return the report as text: diagnostics with places, one line per fact, and the schedule on the last line."""
+        """Return the report as text: the diagnostics, one line per fact, and the schedule on the last line."""
         if self.commands:
             count = len(self.commands)
             texts = [f"command {n} of {count}\n{x.text(color=color)}" for n, x in enumerate(self.commands, 1)]
@@ -125,7 +125,7 @@ class Checked(Judged):
 
 
 def _placed(found: Diagnostic) -> str:
-    """Return the message of a diagnostic, after its line number."""
+    """Return the message of a diagnostic, preceded by its line number if known."""
     return f"line {found.where.line}: {found.message}" if found.where else found.message
 
 

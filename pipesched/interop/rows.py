@@ -11,7 +11,7 @@ ROWS: tuple[Row, ...] = (
     Codes(Lazy("interop.codes:InteropCode")),
     Target(
         "torch-csv",
-        "the computes, in the form that torchtitan and NeMo AutoModel load; the trainer's settings go to stderr",
+        "compute operations, in the form that torchtitan and NeMo AutoModel load; trainer settings go to stderr",
         ".csv",
         Lazy("interop.torch.target:COMPUTES"),
         messages=False,
@@ -20,7 +20,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Target(
         "torch-comms",
-        "computes with torch's sends, receives, sharding and reductions, for --torch-version",
+        "compute operations with torch's sends, receives, sharding and reductions, for --torch-version",
         ".csv",
         Lazy("interop.torch.target:COMMS"),
         messages=True,
@@ -52,7 +52,7 @@ ROWS: tuple[Row, ...] = (
         place=90,
     ),
     Check(
-        "torch: computes are between UNSHARD and RESHARD; the version has all actions; no wait is missing or wrong",
+        "torch: all compute is between UNSHARD and RESHARD; the version has all actions; no wait is missing or wrong",
         ("PS805", "PS807", "PS808"),
         Lazy("interop.torch.torch_program:check_torch_program"),
         Needs.TORCH | Needs.OWN,

@@ -19,7 +19,7 @@ class Run:
 
 
 def variable(value: object) -> tuple[str, str]:
-    """Parse ``PP=4`` as a name and its value."""
+    """Parse a string such as ``PP=4`` as a name and its value."""
     name, equals, given = text(value).partition("=")
     if not equals or not re.fullmatch(r"[A-Za-z_]\w*", name):
         raise Not(value, "NAME=VALUE")
@@ -27,7 +27,7 @@ def variable(value: object) -> tuple[str, str]:
 
 
 def variables(value: object) -> tuple[tuple[str, str], ...]:
-    """Return the variables by name, from ``{"PP": 4}`` or several ``PP=4``."""
+    """Parse a mapping such as ``{"PP": 4}``, or strings such as ``PP=4``, as pairs of a name and its value."""
     given = [f"{name}={x}" for name, x in value.items()] if isinstance(value, Mapping) else texts(value)
     return tuple(map(variable, given))
 

@@ -1,13 +1,13 @@
 """Repairs an order of compute in which ranks wait for each other, by running the awaited operations earlier.
 
-    rank 0   F0 F1 | B0 F2 B1 B2          rank 1 waits for F2, and rank 0 for B0 of rank 1:
-    rank 1   F0 F2 | B0 F1 B1 B2          rank 1 runs F1 before F2
+    rank 0   F0 F1 | B0 F2 B1 B2          rank 1 waits for F2 of rank 0, which waits for B0 of rank 1;
+    rank 1   F0 F2 | B0 F1 B1 B2          after the repair, rank 1 runs F1 before F2
 
 The ranks run their lists in order until all are stuck. Each stuck rank waits for a slot, which may wait for other
-slots; one of these has all its inputs, unless a slot needs itself. That slot moves earlier, and the lists run again. A
-slot that moves a second time goes exactly where its rank is stuck, so each run gets further.
+slots; unless a slot needs itself, at least one awaited slot has all its inputs. It moves earlier, and the lists run
+again. A slot that moves a second time goes exactly where its rank is stuck, so each run gets further.
 
-Then single slots of the longest chains move earlier or later, as long as the run gets shorter and holds no more
+Then single slots on the critical paths move earlier or later, as long as the run gets shorter and holds no more
 activations than the given order, or than the cap if there is one.
 """
 
@@ -28,22 +28,22 @@ from pipesched.model.columns import Ints
 from pipesched.schedule_analysis import Analysis
 
 MOST = 5_000_000
-"""Limit on the slots of a repair, summed over all its runs."""
+"""Limit on the slots that a repair simulates, summed over all runs."""
 TRIES = 2000
 """Limit on consecutive runs that do not shorten an order."""
 FREE_TRIES = 500
-"""Limit like TRIES, in the search that ignores the memory cap and finds the makespan that more memory allows."""
+"""Limit like TRIES, for the search that ignores the memory cap and finds the makespan that more memory allows."""
 STARTS = 2
-"""Limit on the orders to shorten; the best one is taken."""
+"""Limit on the repaired orders that are shortened; the best result is taken."""
 NEAR = 12
 """Limit on the number of places by which one move shifts a slot to shorten the run."""
 
 
 @dataclass(frozen=True)
 class Slots:
-    """The slots of an order. lists: the slots by rank. rank, costs (in ticks), kinds (kind and stage, microbatch): by
-    slot. needs: the inputs of each slot, each with the time of its message. users: the slots that need each slot. head:
-    the first operation of each slot.
+    """The slots of an order. lists: for each rank, its slots in order. All other fields are indexed by slot. costs:
+    durations in ticks. kinds: ((kind, stage), microbatch). needs: the slots of its inputs, each with the time of the
+    message in ticks. users: the slots that need it. head: the index of its first operation.
     """
 
     lists: list[list[int]]
@@ -56,7 +56,7 @@ class Slots:
 
     @classmethod
     def of(cls, made: Analysis) -> Slots:
-        """Return the slots of a schedule at its costs."""
+        """Return the slots of an analysed schedule."""
         schedule, ticks = made.schedule, made.ticks
         head = np.flatnonzero(~schedule.joined)
         slot = (np.cumsum(~schedule.joined) - 1).tolist()
@@ -89,7 +89,9 @@ class Slots:
 
 @dataclass
 class _Run:
-    """A run of the lists up to a stop. at: each rank's next place; end: each slot's end, -1 if it never runs."""
+    """A run of the lists until no rank can continue. at: for each rank, the position of its next slot. free: for each
+    rank, the end of its last slot. end: for each slot, its end, -1 if it never runs.
+    """
 
     slots: Slots
     lists: list[list[int]]
@@ -99,7 +101,7 @@ class _Run:
 
     @classmethod
     def of(cls, slots: Slots, lists: list[list[int]]) -> _Run:
-        """Run all ranks as far as they go."""
+        """Run all ranks as far as possible."""
         made = cls(slots, lists, [0 for _ in lists], [0 for _ in lists], [-1] * len(slots.costs))
         queue = [*range(len(lists))]
         while queue:
@@ -118,12 +120,12 @@ class _Run:
 
     @property
     def score(self) -> tuple[int, int, int]:
-        """The makespan, then the sums of the ends of ranks and of slots, which compare runs with equal makespan."""
+        """The makespan; to break ties, the sum of the end times of all ranks, then of all slots."""
         ends = sum(self.end[row[-1]] for row in self.lists if row)
         return self.makespan, ends, sum(self.end)
 
     def critical(self) -> list[int]:
-        """Return the slots of all longest chains, last first."""
+        """Return the slots on all critical paths, the slot that ends last first."""
         slots, makespan = self.slots, self.makespan
         found = [slot for slot, end in enumerate(self.end) if end == makespan]
         seen, ahead = set(found), {after: slot for row in self.lists for slot, after in pairwise(row)}
@@ -136,7 +138,7 @@ class _Run:
         return sorted(found, key=lambda slot: (-self.end[slot], slot))
 
     def near(self) -> Iterator[_Run]:
-        """Yield the runs that finish with one critical slot moved earlier, then those with one moved later."""
+        """Yield the runs that finish after one critical slot is moved earlier, then after one is moved later."""
         for step, slot in product((-1, 1), self.critical()):
             rank = self.slots.rank[slot]
             row = self.lists[rank]
@@ -159,12 +161,12 @@ class _Run:
         return all(self.end[need] >= 0 for need, _ in self.slots.needs[slot])
 
     def start(self, slot: int) -> int:
-        """Return the earliest start of a slot with complete inputs."""
+        """Return the earliest start of a slot whose inputs have all run."""
         arrived = (self.end[need] + delay for need, delay in self.slots.needs[slot])
         return max(self.free[self.slots.rank[slot]], *arrived, 0)
 
     def missed(self) -> list[int]:
-        """Return the slots with complete inputs for which a stuck rank waits, directly or indirectly."""
+        """Return the slots whose inputs have all run and for which a stuck rank waits, directly or indirectly."""
         left = [row[at] for row, at in zip(self.lists, self.at, strict=True) if at < len(row)]
         seen = set(left)
         for slot in left:
@@ -176,8 +178,8 @@ class _Run:
 
 @dataclass(frozen=True)
 class Repaired:
-    """A repaired order. entries: the schedule's entries in this order. moved: each moved operation with the one that it
-    now precedes. free: a shorter order that holds more activations than allowed, if one is found.
+    """A repaired order. entries: the indices of the given operations, in the new order. moved: each moved operation with
+    the one that it now precedes. free: a shorter order that holds more activations than allowed, if one is found.
     """
 
     entries: Ints
@@ -186,10 +188,10 @@ class Repaired:
 
 
 def repaired(made: Analysis, caps: Sequence[Fraction] | None) -> Repaired | None:
-    """Return an order that finishes: the repair with the least makespan, within the caps if possible.
+    """Return the repaired order with the shortest makespan, within the caps if possible.
 
     caps: the limit on the activations of each rank; by default the largest peak of the given order. The result is None
-    if no repair helps, because an operation needs itself, or if the work exceeds a limit.
+    if an operation needs itself, so that no repair helps, or if the search reaches its limit.
     """
     slots = Slots.of(made)
     bounds = np.append(slots.head[1:], len(made.schedule))
@@ -221,9 +223,9 @@ def repaired(made: Analysis, caps: Sequence[Fraction] | None) -> Repaired | None
 
 
 def _shortened(run: _Run, fits: Callable[[_Run], bool], tries: int = TRIES) -> _Run:
-    """Return the shortest run that moves of single slots reach, among those that fit.
+    """Return the run with the shortest makespan that is found by moving single slots, each time to a run that `fits`.
 
-    A move that keeps the makespan but lets slots end earlier may enable a better one; if none does, it is dropped.
+    A move that keeps the makespan but lets slots end earlier is undone unless a later move shortens the makespan.
     """
     best, left, budget = run, tries, MOST // max(1, len(run.end))
     while True:
@@ -241,7 +243,7 @@ def _shortened(run: _Run, fits: Callable[[_Run], bool], tries: int = TRIES) -> _
 
 
 def _moved(row: list[int]) -> list[tuple[int, int]]:
-    """Return the fewest slots without which the list ascends, each with the slot that it now precedes."""
+    """Return the smallest set of slots without which the list ascends, each with the slot that it now precedes."""
     tails, before = list[int](), dict[int, int]()
     for slot in row:
         at = bisect_left(tails, slot)
@@ -255,7 +257,7 @@ def _moved(row: list[int]) -> list[tuple[int, int]]:
 
 
 def _ascending(slots: Slots) -> list[list[int]]:
-    """Return the lists with the slots of each kind and stage sorted by microbatch, at the same places."""
+    """Return the lists with the slots of each kind and stage sorted by microbatch, within the positions they occupy."""
     made = []
     for row in slots.lists:
         places = defaultdict[tuple[int, int], list[int]](list)
@@ -272,15 +274,15 @@ def _ascending(slots: Slots) -> list[list[int]]:
 
 
 def _all_repaired(slots: Slots) -> list[_Run]:
-    """Return the distinct runs that finish, from all ways of repair."""
+    """Return the distinct runs that finish after a repair: with and without sorted lists, with and without `early`."""
     both = (slots.lists, _ascending(slots))
     found = [_repaired(slots, lists, early=early) for lists in both for early in (True, False)]
     return [run for at, run in enumerate(found) if run is not None and run not in found[:at]]
 
 
 def _repaired(slots: Slots, given: list[list[int]], *, early: bool) -> _Run | None:
-    """Return a run that finishes. early: a slot's first move puts it before later microbatches of its kind and stage,
-    not only before the slot that is stuck.
+    """Move awaited slots until a run finishes, and return it; None if no move helps. early: whether a slot's first move
+    also puts it before later microbatches of its kind and stage, not only before the slot that is stuck.
     """
     lists, moved = [list(row) for row in given], set[int]()
     for _ in range(MOST // max(1, len(slots.costs))):
@@ -301,7 +303,9 @@ def _repaired(slots: Slots, given: list[list[int]], *, early: bool) -> _Run | No
 
 
 def _earliest(slots: Slots, row: list[int], slot: int) -> int:
-    """Return the place of a slot in the list that ran: after its inputs, before later microbatches of its kind."""
+    """Return the position for a slot in the part of its list that ran: after its inputs, and at the first later
+    microbatch of its kind and stage, or else at the end.
+    """
     needs = {need for need, _ in slots.needs[slot]}
     least = max((i + 1 for i, other in enumerate(row) if other in needs), default=0)
     kind, microbatch = slots.kinds[slot]

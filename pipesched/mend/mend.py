@@ -1,12 +1,12 @@
 """``emit --mend``: repairs an order that hangs or pairs messages wrongly, before it is verified and written.
 
-    compute orders wait for each other      an operation that others miss runs earlier         `mend.computes`
+    compute orders wait for each other      an operation that others await runs earlier        `mend.computes`
     messages wait, or are paired wrongly    receives are posted earlier, where that suffices;
                                             or all messages are placed again: each is sent and received at one instant
                                             of the run, which is safe under every model         `lower.communicate`
 
-No compute operation is added, removed or relabelled: an order that lacks one stays wrong, and its findings say so. The
-repair with the least makespan is chosen, or of equal ones the one that moves less.
+No compute operation is added, removed or relabelled: an order that lacks one stays wrong, and is reported. The repair
+with the shortest makespan is chosen; if both are equally short, the one that only posts receives earlier.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ HOISTS = 64
 
 @dataclass(frozen=True)
 class Mend:
-    """The option and, after a repair, its changes: a sentence, with places and costs."""
+    """The option `--mend`, and the changes of a repair: a sentence, labels at the moved entries, notes on its costs."""
 
     mend: bool = False
     changed: str = ""
@@ -46,8 +46,8 @@ class Mend:
 
 @dataclass(frozen=True)
 class _Repair:
-    """A repaired file that is correct. changed: a description of the moves, with labels at the places in the file.
-    free: a shorter order that holds more activations.
+    """A repaired file. changed: a description of the moves. labels: the moved entries in the file. free: a shorter
+    order that holds more activations than allowed.
     """
 
     made: Examination
@@ -65,8 +65,8 @@ class _Repair:
 def mended(loaded: Loaded, options: Options, messages: bool) -> tuple[Loaded, Options]:
     """Return the repaired file, and the options with the changes.
 
-    A file that is correct, or that no repair makes correct, is returned unchanged. Without `messages` only computes
-    matter.
+    A file that is correct, or that no repair makes correct, is returned unchanged. Without `messages`, only the compute
+    order is checked and repaired.
     """
     if not messages:
         loaded = replace(loaded, schedule=loaded.schedule.with_program(None))
@@ -87,12 +87,12 @@ def mended(loaded: Loaded, options: Options, messages: bool) -> tuple[Loaded, Op
 
 _NOTHING = {
     True: "nothing, since the file is already correct",
-    False: "nothing, since the computes are correct; the reader of this target places sends and receives",
+    False: "nothing, since the compute order is correct; the reader of this target places sends and receives",
 }
 
 
 def changes(subject: Subject) -> Iterator[Diagnostic]:
-    """Yield PS910, the changes of the repair."""
+    """Yield PS910, which lists the changes of the repair."""
     made = subject.of(Mend)
     if made.changed:
         yield Diagnostic(MendCode.MENDED, f"mended: {made.changed}", made.labels, made.notes)
@@ -103,7 +103,7 @@ def _having(first: Examination, schedule: Schedule) -> Examination:
 
 
 def _ordered(first: Examination) -> _Repair | None:
-    """Return the file with compute orders that finish, unchanged if they already do; None if no such order is found."""
+    """Return the file with a compute order that finishes, unchanged if it already does; None if none is found."""
     schedule = first.analysis.schedule
     found = repaired(first.analysis, first.caps)
     if found is None:
@@ -150,22 +150,22 @@ def _hoisted(ordered: Examination) -> _Repair | None:
 
 
 def _may_move(program: Program, receive: int, before: int) -> bool:
-    """Return True if the entry is a receive outside of batches, after `before`."""
+    """Return True if the entry `receive` is a receive outside of batches and comes after the entry `before`."""
     inside = 0 <= before < receive < len(program)
     return inside and bool(program.receives[receive]) and int(program.group[receive]) < 0
 
 
 def _costs(first: Examination, best: _Repair, free: Analysis | None) -> Iterator[str]:
-    """Yield what the repair costs compared with the file: makespan (with the costs of operations) and peak."""
+    """Yield notes that compare the repair with the given file: the makespan, with the assumed costs, and the peak."""
     before, after = first.analysis, best.made.analysis
-    was = f"; {shown(before.makespan)} if the computes as written never waited for a send" if before.finished else ""
+    was = f"; {shown(before.makespan)} for the compute order as written if no send ever waits" if before.finished else ""
     costs = str(after.costs) or "F=1,I=1,W=1,B=2,C=0, since none are given"
-    yield f"makespan {shown(best.makespan)} where messages queue under {after.model}{was}; costs {costs}"
+    yield f"makespan {shown(best.makespan)} with messages queued under {after.model}{was}; costs {costs}"
     peaks = [max(made.memory.peak, default=Fraction(0)) for made in (before, after)]
     yield f"peak {shown(peaks[1])}, and {shown(peaks[0])} as written"
     if free is not None:
         more = shown(max(free.memory.peak))
-        yield f"makespan {shown(free.makespan)} is possible with peak {more}, without waits for sends: --mem-cap {more}"
+        yield f"makespan {shown(free.makespan)} is possible with peak {more}, if no send waits: use --mem-cap {more}"
 
 
 def _count(number: int, noun: str) -> str:

@@ -1,1 +1,1 @@
-"""Weight versions: the gradients that a STEP inside an order takes, the versions read, and the number alive."""
+"""Weight versions: which gradients a STEP inside an order takes, which versions are read, and how many are alive."""

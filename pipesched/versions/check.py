@@ -25,12 +25,12 @@ from pipesched.orders.codes import OrdersCode
 from pipesched.versions.codes import VersionCode
 from pipesched.versions.facts import Versions
 
-_MEANING = "`stash`: a backward reads what its F read; `latest`: the newest; `delay d`: batch t reads max(0, t - d)"
+_MEANING = "a backward reads, with `stash`: the version its F read; `latest`: the newest; `delay d`: max(0, t - d) in batch t"
 _RULES = "`versions stash`, `versions latest` or `versions delay 1`"
 
 
 def check_order(subject: Subject) -> Iterator[Diagnostic]:
-    """Yield PS611 to PS616; no findings for an order without a STEP inside."""
+    """Yield PS611 to PS616; an order without a STEP inside has no such findings."""
     found = subject.analysis.fact(Versions.of)
     if found is None:
         return
@@ -58,10 +58,10 @@ def _nowhere(made: Versions) -> Iterator[Diagnostic]:
         if schedule.forward_only:
             why, help = "the order is forward-only: there is no gradient", "remove STEP, or add the backwards"
         elif stage in schedule.placement.frozen:
-            why, help = "the stage is frozen: it has no gradient", "remove it; a bare STEP leaves frozen stages out"
+            why, help = "the stage is frozen: it has no gradient", "remove it; a bare STEP skips frozen stages"
         elif len(copies) > 1:
-            why = f"the stage has copies on ranks {', '.join(map(str, copies))}, and their STEPs would have to meet"
-            help = "leave STEP at the end of the order, where copies are summed"
+            why = f"the stage has copies on ranks {', '.join(map(str, copies))}, whose STEPs would have to be synchronized"
+            help = "put STEP at the end of the order, where the gradients of copies are summed"
         else:
             continue
         first = int(np.flatnonzero(steps.stage == stage)[0])
@@ -89,7 +89,7 @@ def _empty(made: Versions) -> Iterator[Diagnostic]:
                 *(step_label(made, x, "the previous STEP took all gradients up to here") for x in before),
             ),
             notes("an optimizer may still change the weights, since momentum and weight decay need no gradient", more),
-            "remove it, or put it after its W or B",
+            "remove it, or put it after the W or B whose gradients it should take",
         )
 
 
@@ -161,10 +161,10 @@ def _crossed(made: Versions) -> Iterator[Diagnostic]:
             (
                 label(made.schedule, forward, f"{made.schedule[forward]} reads version {int(made.made[forward])}"),
                 step_label(made, step, f"makes version {int(made.made[forward]) + 1} of stage {key // m}"),
-                label(made.schedule, backward, f"{made.schedule[backward]} comes after it"),
+                label(made.schedule, backward, f"{made.schedule[backward]} runs after this STEP"),
             ),
             notes(_MEANING, more),
-            f"declare it before the ranks: {_RULES}",
+            f"declare a rule before the ranks: {_RULES}",
         )
 
 
@@ -198,8 +198,8 @@ def _early(made: Versions) -> Iterator[Diagnostic]:
 
 
 def check_program(subject: Subject) -> Iterator[Diagnostic]:
-    """Yield PS601, PS602, PS603 by batch, in a file with instructions: one REDUCE_GRAD for each STEP of a stage,
-    after the last backward that it takes.
+    """Yield PS601, PS602 and PS603 for each batch, in a file with instructions: each STEP of a stage needs exactly one
+    REDUCE_GRAD, after the last backward of its batch.
     """
     program = subject.own
     if subject.analysis.schedule.steps is None:
@@ -215,14 +215,16 @@ def check_program(subject: Subject) -> Iterator[Diagnostic]:
 
 
 def _reductions(program: Program, steps: Ints, reductions: Ints, taken: Ints, last: Ints) -> Iterator[Diagnostic]:
-    """Yield one stage's findings. taken: the STEP after each reduction; last: each STEP's last W or B."""
+    """Yield the findings on one stage. steps, reductions: the indices of its STEPs and REDUCE_GRADs in the program.
+    taken: for each reduction, the number of the next STEP. last: for each STEP, the index of the W or B before it.
+    """
     for number, step in enumerate(steps.tolist()):
         own, stage = reductions[taken == number].tolist(), int(program.stage[step])
         here = (step, f"STEP {number + 1} of stage {stage}")
         found: tuple[AnyCode, str, tuple[tuple[int, str], ...], str] | None = None
         if not own:
             help = "put it after the last backward of the batch"
-            found = OrdersCode.NO_REDUCTION, "has no REDUCE_GRAD of its batch before it", (here,), help
+            found = OrdersCode.NO_REDUCTION, "has no REDUCE_GRAD for its batch before it", (here,), help
         elif len(own) > 1:
             found = OrdersCode.REDUCED_TWICE, "has two REDUCE_GRADs before it", ((own[1], "again"), here), "keep one"
         elif own[0] < int(last[number]):

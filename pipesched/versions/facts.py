@@ -9,8 +9,8 @@ A STEP takes the gradients of its stage that are complete and not yet taken: the
     latest    the newest version           the newest version        1, 1      PipeMare, arXiv:1910.05124
     delay d   max(0, t - d) for batch t    the same                  2 - d     d = 1 is PipeDream-2BW, arXiv:2006.09503
 
-A version is alive from its STEP until the next one, and longer if a later operation reads it. The versions alive are
-counted after each operation of a rank.
+A version is alive from its STEP until the next STEP of the stage, and longer if a later operation reads it. Live
+versions are counted after each operation of a rank.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _END = 2**62
 
 @dataclass(frozen=True, eq=False)
 class Versions:
-    """The versions of an order with a correct compute order.
+    """The weight versions of a schedule with a correct compute order.
 
-    steps: the STEPs inside. unit: the copy of a stage, as stage * ranks + rank, of each STEP. made: for each operation,
-    the number of STEPs of its copy before it. forward, backward, done: by stage * microbatches + microbatch, the F, the
-    I or B, and the last operation of the backward; -1 if there is none.
+    steps: the STEPs inside the order. unit: for each STEP, its copy of a stage, as stage * ranks + rank. made: for each
+    operation, the number of STEPs of its copy before it. forward, backward, done: at index stage * microbatches +
+    microbatch, the index of the F, of the I or B, and of the last operation of the backward; -1 if there is none.
     """
 
     schedule: Schedule
@@ -62,7 +62,7 @@ class Versions:
 
     @property
     def rule(self) -> str:
-        """The first word of the rule; "" for a file without a rule."""
+        """The first word of the version rule in the file; "" if the file has no rule."""
         return self.steps.rule.partition(" ")[0]
 
     @cached_property
@@ -73,12 +73,12 @@ class Versions:
 
     @cached_property
     def batch(self) -> Ints:
-        """The STEP that takes the gradient, by stage * microbatches + microbatch; -1 if the stage is not trained."""
+        """At index stage * microbatches + microbatch: the number of the STEP that takes its gradient; -1 if none does."""
         return np.where(self.trained, self.made[self.done], -1)
 
     @cached_property
     def number(self) -> Ints:
-        """The number of each STEP among the STEPs of its copy, from 0."""
+        """For each STEP, its number among the STEPs of its copy, from 0."""
         order = np.argsort(self.unit, kind="stable")
         number = np.empty(len(order), dtype=np.int64)
         number[order] = np.arange(len(order)) - np.searchsorted(self.unit[order], self.unit[order])
@@ -86,7 +86,7 @@ class Versions:
 
     @cached_property
     def read(self) -> Ints:
-        """The version that F reads, by stage * microbatches + microbatch; -1 without an F."""
+        """At index stage * microbatches + microbatch: the version that the F reads; -1 if there is no F."""
         newest = np.where(self.forward >= 0, self.made[self.forward], -1)
         if self.rule != "delay":
             return newest
@@ -95,34 +95,34 @@ class Versions:
 
     @cached_property
     def read_back(self) -> Ints:
-        """The version that I or B reads, by stage * microbatches + microbatch; -1 without I and B."""
+        """At index stage * microbatches + microbatch: the version that the I or B reads; -1 if there is neither."""
         read = self.made[self.backward] if self.rule == "latest" else self.read
         return np.where(self.backward >= 0, read, -1)
 
     @cached_property
     def crossings(self) -> Ints:
-        """The number of STEPs of the stage between F and I or B, by stage * microbatches + microbatch."""
+        """At index stage * microbatches + microbatch: the number of STEPs of the stage between F and I or B."""
         both = (self.forward >= 0) & (self.backward >= 0)
         return np.where(both, self.made[self.backward] - self.made[self.forward], 0)
 
     @cached_property
     def lags(self) -> Ints:
-        """The staleness, by stage * microbatches + microbatch: the STEP's version less the version that was read."""
+        """At index stage * microbatches + microbatch: the staleness, the version at the STEP less the version read."""
         return np.where(self.trained, self.batch - self.read_back, 0)
 
     @property
     def staleness(self) -> tuple[int, ...]:
-        """The largest of `lags`, by rank."""
+        """For each rank, the largest of `lags`."""
         return self._by_rank(self.lags)
 
     @property
     def crossed(self) -> tuple[int, ...]:
-        """The largest of `crossings`, by rank."""
+        """For each rank, the largest of `crossings`."""
         return self._by_rank(self.crossings)
 
     @cached_property
     def alive(self) -> tuple[int, ...]:
-        """The largest number of versions of one stage alive at once, by rank."""
+        """For each rank, the largest number of versions of one stage that are alive at once."""
         _, unit, delta = self._events
         after = np.cumsum(delta)  # the entries of a copy sum to 0
         most = np.zeros(self.schedule.ranks, dtype=np.int64)
@@ -132,7 +132,7 @@ class Versions:
     def held(self, weights: Sequence[int]) -> Ints:
         """Return, for each operation, the memory of all versions on its rank while it runs, shape (operations,).
 
-        weights: the size of one version, by stage, in any unit.
+        weights: for each stage, the size of one version, in any unit.
         """
         schedule, size = self.schedule, len(self.schedule)
         place, unit, delta = self._events
@@ -153,7 +153,7 @@ class Versions:
 
     @cached_property
     def _events(self) -> tuple[Ints, Ints, Ints]:
-        """Where versions begin (1) and end (-1): places in all lists, copies, and signs, sorted."""
+        """The begins (1) and ends (-1) of all versions, sorted by copy: position in the lists, copy of a stage, sign."""
         order, ranks, microbatches = self.schedule, self.schedule.ranks, self.schedule.microbatches
         places = np.arange(len(order)) + np.searchsorted(self.steps.at, np.arange(len(order)), side="right")
         own = [s * ranks + r for s in range(order.stages) for r in order.placement.copies(s)]
@@ -181,7 +181,7 @@ _RESULTS = Result.ACTIVATION, Result.GRADIENT, Result.WEIGHTS
 def _before(steps: Ints, at: Ints, units: Ints, size: int) -> Ints:
     """Return, for each operation, the number of earlier STEPs of its copy, shape (size,).
 
-    steps, at: the copies of the STEPs, and the operations that they precede. units: the copies of operations.
+    steps: the copy of each STEP. at: the operation that each STEP precedes. units: the copy of each operation.
     """
     keys, wide = np.sort(steps * (size + 1) + at), size + 1
     first = np.searchsorted(keys, units * wide)

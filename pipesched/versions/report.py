@@ -1,6 +1,4 @@
-"""Weight versions in a report: versions alive by rank, the staleness of gradients, and the STEPs that microbatches
-cross.
-"""
+"""Weight versions in a report: for each rank, live versions, the staleness of gradients, and crossed STEPs."""
 
 from __future__ import annotations
 
@@ -19,9 +17,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class VersionPart(Part):
-    """By rank: the largest numbers of live versions of a stage and of crossed STEPs, and the largest staleness.
+    """For each rank: the most live versions of a stage, the largest staleness, and the most STEPs that a microbatch
 
-    rule: as in the file: ``stash``, ``latest``, ``delay 1``; "" without one.
+    crosses. rule: the rule in the file: ``stash``, ``latest`` or ``delay 1``; "" if the file has no rule.
     """
 
     key = "versions"
@@ -38,7 +36,7 @@ class VersionPart(Part):
         return [f"{', '.join(said)} (versions {self.rule or 'without a rule'})"]
 
     def to_json(self) -> dict[str, object]:
-        """Return the rows by name."""
+        """Return the rule, and the rows by name."""
         rows = {"alive": self.alive, "staleness": self.staleness, "crossed": self.crossed}
         return {"rule": self.rule or None, **{name: list(row) for name, row in rows.items()}}
 
@@ -50,14 +48,14 @@ def _row(row: tuple[int, ...]) -> str:
 
 
 def part(made: Examination) -> VersionPart | None:
-    """Return the versions of an order; None without a STEP inside."""
+    """Return the report's part on weight versions; None for an order without a STEP inside."""
     analysis: Analysis = made.analysis
     found = analysis.fact(Versions.of)
     return None if found is None else VersionPart(found.steps.rule, found.alive, found.staleness, found.crossed)
 
 
 def _by_rank(name: str, without: int) -> Callable[[Analysis], tuple[int, ...]]:
-    """Return a function for a fact of `Versions` by rank. without: its value if no STEP is inside the order."""
+    """Return a function for the property `name` of `Versions`. without: each rank's value without a STEP inside."""
 
     def fact(made: Analysis) -> tuple[int, ...]:
         found = made.fact(Versions.of)
@@ -67,5 +65,5 @@ def _by_rank(name: str, without: int) -> Callable[[Analysis], tuple[int, ...]]:
 
 
 alive, staleness, crossed = _by_rank("alive", 1), _by_rank("staleness", 0), _by_rank("crossed", 0)
-"""The claim names `versions`, the most versions of a stage alive at once; `staleness`, the version at a STEP less the
-version that its gradient read; `crossed`, the most STEPs between an F and its backward."""
+"""The claim names `versions`, the largest number of live versions of a stage; `staleness`, the version at a STEP less
+the version that its gradient read; `crossed`, the largest number of STEPs between an F and its backward."""

@@ -1,4 +1,4 @@
-"""Writes trainers' configurations for a choice of `plan`: the inverse of `check`.
+"""Writes trainers' configurations for a choice made by `plan`: the inverse of `check`.
 
     choice ──a trainer's rules──> refused, or files ──check──> no error, or refused
 

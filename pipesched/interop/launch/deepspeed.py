@@ -46,7 +46,7 @@ RULES = (
 
 
 def _method(x: Setup) -> str:
-    """Return the partition method that makes these stages, or an empty string."""
+    """Return the partition method that makes these stages; an empty string if there is none."""
     if x.even:
         return "type:Block"
     counts = list(map(len, x.layers))
@@ -56,7 +56,7 @@ def _method(x: Setup) -> str:
 
 
 def files(x: Setup) -> Mapping[str, str]:
-    """Return the JSON file, and the Python module."""
+    """Return the text of each file by its name: the JSON file and, if needed, the Python module."""
     made: dict[str, object] = {
         "train_batch_size": x.x.batch,
         "train_micro_batch_size_per_gpu": x.x.microbatch,
@@ -71,7 +71,7 @@ def files(x: Setup) -> Mapping[str, str]:
     if x.choice.p > 1:
         found["plan.py"] = (
             f"# {x.choice} for DeepSpeed {x.release}\n"
-            f"# layers: a list of the embedding, {x.a.layers} of the class Block, and the head with the last norm\n"
+            f"# layers: a list of the embedding, {x.a.layers} layers of class Block, and the head with the last norm\n"
             "from deepspeed.pipe import PipelineModule\n\n"
             "\n"
             "def pipeline(layers, loss_fn):\n"
@@ -82,6 +82,6 @@ def files(x: Setup) -> Mapping[str, str]:
         )
     elif interval:
         found["plan.py"] = (
-            "# recompute=full: every layer is called by this function\nfrom deepspeed.checkpointing import checkpoint\n"
+            "# recompute=full: call every layer through this function\nfrom deepspeed.checkpointing import checkpoint\n"
         )
     return found

@@ -29,11 +29,11 @@ from pipesched.planning.transformer.config import Training
 
 @dataclass(frozen=True)
 class Row:
-    """A trainer that can be launched. releases: the releases for which files are written. always: adds to a `Training`
-    the settings that every run has.
+    """A trainer that can be launched. releases: the releases for which files are written. always: sets the fields of a
+    `Training` that are the same in every run of this trainer.
 
-    files: the writer. options: returns the options with which `check` judges the first file. left_out: settings that
-    the files leave to the user.
+    files: returns the text of each file by its name. options: returns the options with which `check` judges the first
+    file. left_out: settings that the user has to add.
     """
 
     typed: str
@@ -114,7 +114,7 @@ class Launched:
 
 
 def launcher(text: str) -> Launched:
-    """Parse a trainer and release such as ``megatron==0.16``; by default the newest release.
+    """Parse a trainer and release such as ``megatron==0.16``; without a release, take the newest one.
 
     Raises:
         PipeschedError: PS225 if the trainer is unknown; PS250 if no configurations are written for the release.
@@ -128,7 +128,7 @@ def launcher(text: str) -> Launched:
         return Launched(row, (fitting or row.releases)[-1])
     known = ", ".join(row.releases)
     message = f"configurations for {typed} {asked[:20]} are not supported"
-    raise fail(PlanningCode.TRAINER, message, help=f"supported are {typed} {known}")
+    raise fail(PlanningCode.TRAINER, message, help=f"supported releases: {typed} {known}")
 
 
 def _within(one: str, other: str) -> bool:

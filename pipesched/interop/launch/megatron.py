@@ -39,7 +39,7 @@ RULES = (
     ),
     Rule(
         lambda x: x.a.latent is not None and x.x.recompute == "selective" and x.x.attention == "flash",
-        "selective recomputation applies to scores, which flash attention does not keep",
+        "selective recomputation applies to attention scores, which flash attention does not keep",
         "Megatron-LM, megatron/core/transformer/transformer_config.py",
     ),
     Rule(
@@ -52,7 +52,7 @@ RULES = (
 
 
 def files(x: Setup) -> Mapping[str, str]:
-    """Return the script."""
+    """Return the text of the script by its name."""
     lines = [" ".join([f"--{name}", *map(shlex.quote, values)]) for name, *values in _options(x)]
     ranks = f"torchrun --nproc_per_node {x.space.node} --nnodes {x.nodes} pretrain_gpt.py"
     head = [
@@ -66,7 +66,7 @@ def files(x: Setup) -> Mapping[str, str]:
 
 
 def _options(x: Setup) -> Iterator[tuple[str, ...]]:
-    """Yield every option with its values."""
+    """Yield each option as its name, followed by its values."""
     yield from _model(x.a)
     yield from _parallel(x)
     yield "micro-batch-size", f"{x.x.microbatch}"

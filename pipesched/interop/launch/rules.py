@@ -36,7 +36,7 @@ class Setup:
 
     @cached_property
     def layers(self) -> tuple[range, ...]:
-        """The layers of each stage."""
+        """For each stage, the range of its layers."""
         return layers_of(self.a, self.x, self.choice.cut.stages)
 
     @property
@@ -46,18 +46,20 @@ class Setup:
 
     @property
     def nodes(self) -> int:
-        """The number of nodes of the cluster."""
+        """The number of nodes in the cluster."""
         return -(-self.space.gpus // self.space.node)
 
     def since(self, release: str) -> bool:
-        """Return True for this release and later ones."""
+        """Return True if the trainer's release is `release` or a later one."""
         own, first = (tuple(map(int, x.split("."))) for x in (self.release, release))
         return own >= first
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule against a choice. says: the reason; braces name attributes of a `Setup`. source: project and file."""
+    """A rule that refuses a choice. broken: whether a `Setup` breaks it. says: the reason, a format string in which
+    ``x`` is the `Setup`. source: project and file.
+    """
 
     broken: Callable[[Setup], object]
     says: str

@@ -1,4 +1,4 @@
-"""Writes a choice as a TOML file of torchtitan 0.2, with a CSV if torch has no class for the order.
+"""Writes a choice as a TOML file for torchtitan 0.2, with a CSV if torch has no class for the order.
 
     p layout      pipeline_parallel_degree; module_fqns_per_model_part lists the modules of every stage
     schedule      pipeline_parallel_schedule; with a CSV it names only the placement
@@ -49,7 +49,8 @@ _FLAVORS = {
     (60, 5120, 128, 102400): ("deepseek_v3", "236B"),
     (61, 7168, 128, 129280): ("deepseek_v3", "671B"),
 }
-"""Name and flavor by layers, hidden size, heads and vocabulary: torchtitan 0.2.2, models/*/__init__.py."""
+"""Name and flavor of the model with each (layers, hidden size, heads, vocabulary): torchtitan 0.2.2,
+models/*/__init__.py."""
 
 _DIMS = "torchtitan 0.2, distributed/parallel_dims.py"
 _FSDP = "torchtitan 0.2, models/llama3/infra/parallelize.py"
@@ -57,7 +58,7 @@ RULES = (
     only_schedules(_NAMES, "torch, distributed/pipelining/schedules.py: get_schedule_class"),
     Rule(
         lambda x: x.x.recompute == "selective",
-        "it can recompute operations or everything, but not only scores",
+        "it can recompute operations or everything, but not only attention scores",
         "torchtitan 0.2, distributed/activation_checkpoint.py",
     ),
     Rule(
@@ -67,7 +68,7 @@ RULES = (
     ),
     Rule(
         lambda x: x.choice.schedule in _SPLIT and x.choice.p > 1 and x.x.kernels == "fused",
-        "a compiled block is a single node of the graph, so I and W are not separate",
+        "a compiled block is a single node of the autograd graph, so I and W cannot be separated",
         "pytorch#161904",
     ),
     Rule(
@@ -124,7 +125,7 @@ RULES = (
 
 
 def files(x: Setup) -> Mapping[str, str]:
-    """Return the TOML file, and the CSV if the order is not one of torch's classes."""
+    """Return the text of each file by its name: the TOML file, and the CSV if torch has no class for the order."""
     by_csv = x.choice.p > 1 and (x.order is not None or x.choice.schedule in _BY_CSV)
     made = {"plan.toml": "\n".join(_lines(x, by_csv=by_csv)) + "\n"}
     if by_csv:
@@ -140,7 +141,7 @@ def _lines(x: Setup, *, by_csv: bool) -> Iterator[str]:
     yield "[model]"
     known = _FLAVORS.get((a.layers, a.hidden, a.heads, a.vocabulary))
     if known is None:
-        yield f"# no model of torchtitan has these sizes: register a flavor with {a.layers} layers of {a.hidden}"
+        yield f"# no torchtitan model has these sizes: register a flavor with {a.layers} layers of hidden size {a.hidden}"
     name, flavor = known or ("llama3", a.name)
     yield from (f'name = "{name}"', f'flavor = "{flavor}"')
     if training.linears == "fp8":

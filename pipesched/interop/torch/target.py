@@ -1,4 +1,4 @@
-"""Writes torch's CSV with one row per rank: only computes, or all actions of one version of torch's runtime."""
+"""Writes torch's CSV with one row per rank: compute operations only, or all actions of one version of the runtime."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pipesched.orders import torch_csv
 
 @dataclass(frozen=True)
 class Torch(Writer):
-    """The writer of torch's CSV. messages: True to write sends, receives, sharding and reductions."""
+    """The writer of torch's CSV. messages: whether to also write sends, receives, sharding and reductions."""
 
     messages: bool
 
@@ -43,7 +43,7 @@ class Torch(Writer):
         return torch_actions(program, version)
 
     def completed(self, schedule: Schedule, timeline: Timeline) -> Schedule:
-        """Add the backwards of frozen stages, which torch's runtime also requires."""
+        """Add backwards for the frozen stages, where torch's runtime also requires them."""
         return with_backwards(schedule, timeline) if schedule.placement.frozen else schedule
 
 
@@ -51,7 +51,7 @@ COMPUTES, COMMS = Torch(messages=False), Torch(messages=True)
 
 
 def with_backwards(schedule: Schedule, times: Timeline) -> Schedule:
-    """Return the order with a B for every stage, none frozen, as torch's loader requires.
+    """Return the order with a backward on every stage, as torch's loader requires, and no stage marked as frozen.
 
         frozen, a trained stage before it      its I becomes a B, in which torch finds no weight that needs a gradient
         frozen, no trained stage before it     a B is added on its rank, after the last backward of its microbatch

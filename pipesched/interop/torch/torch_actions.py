@@ -6,13 +6,13 @@
         before    UNSHARD 0, 2, 4 | - | RESHARD 2, UNSHARD 6 | …           any other stage is freed
 
     WAIT_SEND_F          from 2.15: after the I or B of the same stage and microbatch, since the other rank has used
-                         the message by then; else at the end. WAIT_SEND_B: at the end
+                         the message by then; without such an operation, at the end. WAIT_SEND_B: at the end
     WAIT_REDUCE_GRAD     from 2.15: after its REDUCE_GRAD
-    SYNC, STEP           removed: torch has no such actions, its caller steps
+    SYNC, STEP           removed: torch has no such actions; the runtime's caller steps the optimizer
 
 An overlap pair is one slot: if the third stage is the first part of a pair, a fourth stage is gathered too. A program
 with its own sharding actions keeps them. Source: `_add_unshard_reshard` and `_add_wait_send` of torch's
-``schedules.py``, which follow the same rule; here each slot takes one step, from the last to the first.
+``schedules.py``, which follow the same rule; here the slots are visited once, from the last to the first.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def torch_actions(program: Program, version: TorchVersion) -> Program:
 
 @dataclass(frozen=True, eq=False)
 class Added:
-    """The instructions to add. at: four times the index of the neighbour, plus the side (_BEFORE, _AFTER or _END)."""
+    """Instructions to insert. at: four times the index of a neighbour in the program, plus _BEFORE, _AFTER or _END."""
 
     at: Ints
     op: Column
@@ -80,7 +80,7 @@ def _shard_rank(program: Program, rank: int) -> Iterator[tuple[int, int, int]]:
 
 
 def _slots(program: Program, rank: int) -> list[tuple[int, tuple[int, ...]]]:
-    """Return the index and stages of every slot of a rank."""
+    """Return, for each slot of a rank, the index of its first operation and its stages."""
     low, high = int(program.start[rank]), int(program.start[rank + 1])
     index = low + np.flatnonzero(computes(program.op[low:high]))
     joined = program.second[index] & (np.diff(index, prepend=-2) == 1)

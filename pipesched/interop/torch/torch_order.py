@@ -1,4 +1,4 @@
-"""Rules of torch's runtime on the order of computes, in every version; torch checks only some of them.
+"""Rules of torch's runtime, in every version, on the compute order; torch checks only some of them.
 
     stages are a chain        each stage passes its activation to the next one
     a stage has one rank      `_validate_schedule` refuses a second row with the stage: DualPipe, Chimera
@@ -9,7 +9,7 @@
     the last stage runs       torch appends each loss to a list after the forward of the last stage, and the backward of
     its forwards in the       microbatch i takes the i-th entry:
     order 0, 1, 2, …              forwards 1, 0     losses [loss of 1, loss of 0]     B0 starts from the loss of 1
-    every rank has a stage    the rank of a row is its number
+    every rank has a stage    a rank's stages are taken from its row
 
 A file is reported (PS804, PS806, PS814, PS819, PS901, PS903); a schedule to be emitted for torch is refused (PS814,
 PS819). Source: `_validate_schedule`, `_maybe_compute_loss` and `_maybe_get_loss` of
@@ -55,15 +55,15 @@ TORCH_CSV = Consumer(
     (OVERLAP, FROZEN, UNEVEN_COSTS),
     help=_INSTEAD,
     because={
-        COPIES: "in torch a stage is on one rank only; its loader refuses a stage on a second row",
+        COPIES: "in torch a stage is on one rank only; its loader refuses a stage that occurs in a second row",
         SKIPS: "in torch a stage sends its activation only to the next stage",
         SLICES: "in torch each microbatch is a separate sequence",
-        FROZEN: "torch also sends gradients to frozen stages, which have a B there",
+        FROZEN: "in torch, frozen stages also have a B, and gradients are sent to them",
         FORWARD_ONLY: "torch's loader requires a backward of every stage for each microbatch",
         EMPTY_RANKS: "torch determines the stages of a rank from its row",
     },
     helps={
-        COPIES: f"{_INSTEAD}; or use a schedule with one copy of each stage, such as DualPipeV and ZB-V",
+        COPIES: f"{_INSTEAD}; or use a schedule with one copy of each stage, such as DualPipeV or ZB-V",
         SKIPS: "merge the stages that a skip spans into one",
         FROZEN: "`--target torch-csv` writes that B, and leaves the messages to torch",
         EMPTY_RANKS: f"place a stage on every rank, or {_INSTEAD}",
@@ -91,9 +91,9 @@ def check_torch_order(x: Subject) -> Iterator[Diagnostic]:
 
 
 def check_torch_target(schedule: Schedule, program: Program | None, *, messages: bool) -> Iterator[Diagnostic]:
-    """Yield PS814 if torch's runtime cannot run the schedule, PS819 if it would train it wrongly.
+    """Yield PS814 if torch's runtime cannot run the schedule, PS819 if it would train a stage wrongly.
 
-    program: given if its own messages are to be kept. messages: True if the written file contains messages.
+    program: the file's own messages, None to have them placed. messages: whether the written file contains messages.
     """
     yield from (TORCH_COMMS if messages else TORCH_CSV).refusals(schedule)
     yield from _behind_frozen(schedule)
@@ -101,7 +101,7 @@ def check_torch_target(schedule: Schedule, program: Program | None, *, messages:
         yield from _batches(program)
         if bool(among(program.op, SHAPES).any()):
             why, note = "it sends shapes", "torch's runtime derives the shapes of a step from its first microbatch"
-            yield TORCH_COMMS.refusal(schedule, why, note, "emit only its computes: `--target torch-csv`")
+            yield TORCH_COMMS.refusal(schedule, why, note, "use `--target torch-csv` to emit only compute operations")
 
 
 def _no_chain(schedule: Schedule) -> Iterator[Diagnostic]:
@@ -127,7 +127,7 @@ def _several_ranks(order: Program | Schedule, code: AnyCode) -> Iterator[Diagnos
 
 
 def _last_stage(order: Program | Schedule) -> Iterator[Diagnostic]:
-    """Report, on each rank, the first forward of the last stage that runs after a later microbatch."""
+    """Report, on each rank, the first forward of the last stage that runs after the forward of a later microbatch."""
     last = order.placement.stages - 1
     forward = np.flatnonzero((order.op == Op.F) & (order.stage == last))
     rank, microbatch = order.rank[forward], order.microbatch[forward]
@@ -161,7 +161,7 @@ def _behind_frozen(schedule: Schedule) -> Iterator[Diagnostic]:
         if wants[Result.WEIGHTS][stage] and before and not wants[Result.GRADIENT][list(before)].any() and len(halves):
             yield Diagnostic(
                 InteropCode.TORCH_FROZEN,
-                f"stage {stage} is the first that is trained, and its backward is split: torch leaves its weights "
+                f"stage {stage} is the first trained stage, and its backward is split: torch leaves its weights "
                 "without a gradient",
                 (
                     label(
@@ -171,7 +171,7 @@ def _behind_frozen(schedule: Schedule) -> Iterator[Diagnostic]:
                     ),
                 ),
                 ("torch 2.13 and 2.15 raise no error; full backwards are correct",),
-                f"write B for the I and W of stage {stage}",
+                f"replace the I and W of stage {stage} by B",
             )
 
 
@@ -180,7 +180,7 @@ def _batches(program: Program) -> Iterator[Diagnostic]:
     if len(at):
         yield Diagnostic(
             Code.TARGET,
-            f"torch's CSV cannot express {program[int(at[0])]}: it has only one communicator, and no fused batches",
+            f"torch's CSV cannot express {program[int(at[0])]}: it supports only one communicator, and no batches",
             (label(program, int(at[0]), "the first such message"),),
             (f"{len(at):,} messages are in batches or on another communicator",),
             "`--target torch-csv` leaves the messages to torch",

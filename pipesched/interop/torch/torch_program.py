@@ -2,7 +2,7 @@
 gathered.
 
     sharding    a stage computes only between its UNSHARD and its RESHARD (FSDP). Whether an action on a stage is
-                allowed depends only on the one before it, so a list is correct if every pair of neighbours is:
+                allowed depends only on the stage's previous action, so a list is correct if all its pairs are:
 
                     start ──> UNSHARD ──> compute ──> compute ──> RESHARD ──> end
                                  ^                                   │
@@ -10,11 +10,11 @@ gathered.
 
                 From torch 2.15 on REDUCE_GRAD also frees the parameters, and a RESHARD after it does nothing
     actions     the version of torch must have them (`model.torch_versions`)
-    waits       from 2.15 on one for every send, by name, and for every reduction; a rank runs one reduction at a time:
+    waits       from 2.15 on, every send and reduction needs its own wait; a rank runs one reduction at a time:
 
                     0SEND_F1  …  0WAIT_SEND_F1          0REDUCE_GRAD  …  0WAIT_REDUCE_GRAD  …  2REDUCE_GRAD
 
-torch's own lowering adds all of these to a file with only computes. Source: `_perform_action`, `_assert_unsharded`,
+torch's own lowering adds all of these to a pure compute order. Source: `_perform_action`, `_assert_unsharded`,
 `_validate_send_waits` and `_prepare_schedule_with_comms` of ``torch.distributed.pipelining.schedules``.
 """
 
@@ -67,13 +67,13 @@ _STORY = {
     (UNSHARD, EDGE): ("is unsharded but not used", "gathered needlessly", ""),
 }
 """For each wrong pair (kind before, kind after): the fault, and the labels of the second and of the first action."""
-_AT_ONCE = "torch raises an error on this rank, and the other ranks wait for the timeout"
+_AT_ONCE = "torch raises an error on this rank, and the other ranks hang until the timeout"
 _LATER = "the first step runs, and the UNSHARD of the second step raises an error"
 
 
 @dataclass(frozen=True)
 class Sharding:
-    """The option for sharded stages. fsdp: True if stages are sharded although no action shows it."""
+    """The option for sharded stages. fsdp: whether stages are sharded even if the file has no sharding actions."""
 
     fsdp: bool = False
 
@@ -89,7 +89,7 @@ def check_torch_program(x: Subject) -> Iterator[Diagnostic]:
 
 
 def _sharding(program: Program, version: TorchVersion) -> Iterator[Diagnostic]:
-    """Report the first wrong pair of neighbours of each stage on each rank."""
+    """Report, for each stage on each rank, the first two consecutive actions that must not follow each other."""
     events = _EVENT.copy()
     if version.reduction_reshards:
         events[Op.REDUCE_GRAD] = REDUCE
@@ -103,7 +103,9 @@ def _sharding(program: Program, version: TorchVersion) -> Iterator[Diagnostic]:
 
 
 def _wrong_pairs(key: Ints, event: Column) -> dict[int, tuple[int, int]]:
-    """Return the first wrong pair of each key, by the index of its second entry, or of the last one at a list's end."""
+    """Return, for each key, the first wrong pair of events, by the index of its second event; if that is the end of the
+    list, by the index of the last event.
+    """
     first = fresh(key)
     last = np.append(first[1:], True)
     before = np.where(first, EDGE, np.roll(event, 1))
@@ -116,7 +118,7 @@ def _wrong_pairs(key: Ints, event: Column) -> dict[int, tuple[int, int]]:
 
 
 def _unsharded(program: Program, index: Ints, i: int, pair: tuple[int, int], more: str) -> Diagnostic:
-    """Return the finding on a wrong pair of actions of one stage, with both places."""
+    """Return the finding on a wrong pair of actions of one stage, with labels at both."""
     what, now, before = _STORY[pair]
     stage, rank = int(program.stage[index[i]]), int(program.rank[index[i]])
     here = label(program, int(index[i]), now)
@@ -125,7 +127,7 @@ def _unsharded(program: Program, index: Ints, i: int, pair: tuple[int, int], mor
         f"stage {stage} {what} on rank {rank}",
         (here, label(program, int(index[i - 1]), before)) if before else (here,),
         notes(f"with FSDP {_LATER if pair == (COMPUTE, EDGE) else _AT_ONCE}", more),
-        f"write {stage}UNSHARD, computes of stage {stage}, {stage}RESHARD in this order; repeat them as needed",
+        f"write {stage}UNSHARD, then compute operations of stage {stage}, then {stage}RESHARD; repeat as needed",
     )
 
 
@@ -157,12 +159,12 @@ def _waits(program: Program, refused: str) -> Iterator[Diagnostic]:
             f"none of the {len(unwaited):,} sends and reductions is waited for: {refused}",
             (label(program, int(unwaited[0]), "the first one without a WAIT"),),
             (f"torch {without[-1]} and earlier have no waits, and misread them",),
-            "write WAIT_SEND_F, WAIT_SEND_B and WAIT_REDUCE_GRAD, or let torch lower only the computes",
+            "write WAIT_SEND_F, WAIT_SEND_B and WAIT_REDUCE_GRAD, or give torch only the compute order to lower",
         )
 
 
 def _send_waits(program: Program, refused: str) -> Iterator[Diagnostic]:
-    """Report each message of a rank that is not exactly one send followed by one wait."""
+    """Report each message of a rank that does not have exactly one send followed by one wait."""
     index = np.flatnonzero(program.sends | np.isin(program.op, (Op.WAIT_SEND_F, Op.WAIT_SEND_B)))
     key = _message(program, index)
     order = np.argsort(key, kind="stable")
@@ -177,7 +179,7 @@ def _send_waits(program: Program, refused: str) -> Iterator[Diagnostic]:
 
 
 def _message(program: Program, index: Ints) -> Ints:
-    """Return the number of each message: unique for (rank, stage, microbatch, activation or gradient)."""
+    """Return a key for the message of each entry: unique for (rank, stage, microbatch, activation or gradient)."""
     gradient = np.isin(program.op[index], (Op.SEND_B, Op.WAIT_SEND_B))
     stages, microbatches = int(program.stage.max(initial=0)) + 1, int(program.microbatch.max(initial=0)) + 1
     held = program.rank[index].astype(np.int64) * stages + program.stage[index]
@@ -195,7 +197,7 @@ def _send_finding(program: Program, group: list[int], refused: str, more: str) -
         what = f"{name} occurs {len(sends)} times"
         labels = [label(program, sends[1], "sent again"), label(program, sends[0], "sent here already")]
     elif not sends or (waits and waits[0] < sends[0]):
-        what = f"{wait} comes without an earlier {name}"
+        what = f"{wait} has no earlier {name}"
         labels = [label(program, waits[0], "waits for a send that is not posted yet")]
         labels += [label(program, i, "posted only here") for i in sends]
     elif len(waits) > 1:
@@ -222,7 +224,7 @@ def _reduction_waits(program: Program, refused: str) -> Iterator[Diagnostic]:
 
 
 def _reductions(program: Program, index: list[int]) -> Iterator[tuple[int, int, str, str]]:
-    """Yield each fault of one rank's reductions: its index, the pending reduction or -1, label text, message."""
+    """Yield (index, index of the pending reduction or -1, label text, message) for each fault in a rank's reductions."""
     pending = -1
     for i in index:
         stage = int(program.stage[i])
@@ -235,7 +237,7 @@ def _reductions(program: Program, index: list[int]) -> Iterator[tuple[int, int, 
                 i,
                 pending,
                 "no such reduction is pending",
-                f"{program[i]} comes without an earlier {stage}REDUCE_GRAD",
+                f"{program[i]} has no earlier {stage}REDUCE_GRAD",
             )
         else:
             pending = -1

@@ -31,7 +31,7 @@ _SPLIT = (
 
 
 def settings(order: Schedule | Program, path: str) -> list[str]:
-    """Return the lines for the user: settings with which trainers load the file at `path`."""
+    """Return lines that tell the user the settings with which trainers load the file at `path`."""
     placement = order.placement
     ranks, microbatches = placement.ranks, placement.microbatches
     name = _name(placement)
@@ -40,8 +40,8 @@ def settings(order: Schedule | Program, path: str) -> list[str]:
         return [
             f"torchtitan cannot build this placement (ranks by stage: {by_stage}): it supports one stage per rank, "
             "the loop, and the V with two stages per rank",
-            f"your own script can: give each rank its PipelineStages, n_microbatches={microbatches}, and load the file "
-            "with _PipelineScheduleRuntime._load_csv(path)",
+            f"your own script can: build the PipelineStages of each rank, set n_microbatches={microbatches}, and load "
+            "the file with _PipelineScheduleRuntime._load_csv(path)",
         ]
     each = placement.stages // ranks
     return [
@@ -65,7 +65,7 @@ def _torchtitan(placement: Placement, name: str, path: str) -> list[str]:
         "torchtitan 0.2.2, in its TOML file:",
         "  [parallelism]",
         f"  {degree} = {placement.ranks}",
-        f"  {schedule} = {json.dumps(name)}        # only for the placement; the order is the file's",
+        f"  {schedule} = {json.dumps(name)}        # sets only the placement; the order is in the CSV",
         f"  {csv} = {json.dumps(path)}",
         "  [training]",
         f"  {batch} = {m}        # {m} x parallelism.pipeline_parallel_microbatch_size, 1 unless set",
@@ -81,12 +81,12 @@ def _torchtitan(placement: Placement, name: str, path: str) -> list[str]:
 
 
 def comms_settings(placement: Placement, version: TorchVersion) -> list[str]:
-    """Return the lines for the user: the call that loads a compute_comms file."""
+    """Return lines that tell the user how to load a compute_comms file."""
     return [
         f"this file works only with torch {version}: other versions need other actions",
         f"load it with _PipelineScheduleRuntime(stages, n_microbatches={placement.microbatches}, loss_fn=…)"
         '._load_csv(path, format="compute_comms")',
-        "torchtitan and NeMo AutoModel load only the computes: --target torch-csv",
+        "torchtitan and NeMo AutoModel load only compute operations: use --target torch-csv for them",
     ]
 
 
