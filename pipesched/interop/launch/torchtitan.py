@@ -141,7 +141,7 @@ def _lines(x: Setup, *, by_csv: bool) -> Iterator[str]:
     yield "[model]"
     known = _FLAVORS.get((a.layers, a.hidden, a.heads, a.vocabulary))
     if known is None:
-        yield f"# no torchtitan model has these sizes: register a flavor with {a.layers} layers of hidden size {a.hidden}"
+        yield f"# no torchtitan model has these sizes: register a flavor with {a.layers} layers, hidden size {a.hidden}"
     name, flavor = known or ("llama3", a.name)
     yield from (f'name = "{name}"', f'flavor = "{flavor}"')
     if training.linears == "fp8":

@@ -224,7 +224,7 @@ def _reduction_waits(program: Program, refused: str) -> Iterator[Diagnostic]:
 
 
 def _reductions(program: Program, index: list[int]) -> Iterator[tuple[int, int, str, str]]:
-    """Yield (index, index of the pending reduction or -1, label text, message) for each fault in a rank's reductions."""
+    """Yield (index, index of the pending reduction or -1, label text, message) for each fault in the reductions."""
     pending = -1
     for i in index:
         stage = int(program.stage[i])
