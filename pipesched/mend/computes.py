@@ -178,7 +178,7 @@ class _Run:
 
 @dataclass(frozen=True)
 class Repaired:
-    """A repaired order. entries: the indices of the given operations, in the new order. moved: each moved operation with
+    """A repaired order. entries: indices of the given operations, in the new order. moved: each moved operation, with
     the one that it now precedes. free: a shorter order that holds more activations than allowed, if one is found.
     """
 

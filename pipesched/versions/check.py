@@ -62,7 +62,7 @@ def _nowhere(made: Versions) -> Iterator[Diagnostic]:
         elif stage in schedule.placement.frozen:
             why, help = "the stage is frozen: it has no gradient", "remove it; a bare STEP skips frozen stages"
         elif len(copies) > 1:
-            why = f"the stage has copies on ranks {', '.join(map(str, copies))}, whose STEPs would have to be synchronized"
+            why = f"the stage has copies on ranks {', '.join(map(str, copies))}, whose STEPs would have to coincide"
             help = "put STEP at the end of the order, where the gradients of copies are summed"
         else:
             continue

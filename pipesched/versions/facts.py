@@ -73,7 +73,7 @@ class Versions:
 
     @cached_property
     def batch(self) -> Ints:
-        """At index stage * microbatches + microbatch: the number of the STEP that takes its gradient; -1 if none does."""
+        """At index stage * microbatches + microbatch: number of the STEP that takes its gradient; -1 if none does."""
         return np.where(self.trained, self.made[self.done], -1)
 
     @cached_property
@@ -153,7 +153,7 @@ class Versions:
 
     @cached_property
     def _events(self) -> tuple[Ints, Ints, Ints]:
-        """The begins (1) and ends (-1) of all versions, sorted by copy: position in the lists, copy of a stage, sign."""
+        """The begins (1) and ends (-1) of all versions, sorted by copy: positions in the lists, copies, and signs."""
         order, ranks, microbatches = self.schedule, self.schedule.ranks, self.schedule.microbatches
         places = np.arange(len(order)) + np.searchsorted(self.steps.at, np.arange(len(order)), side="right")
         own = [s * ranks + r for s in range(order.stages) for r in order.placement.copies(s)]
