@@ -1,1 +1,1 @@
-"""Plans training steps over a cluster: transformers, bytes, layouts."""
+"""Planning of training steps on a cluster: transformers, memory in bytes, layouts."""

@@ -39,10 +39,11 @@ def plan(
     """Return the layouts of a training step that fit a cluster, fastest first; `model`, `gpus` and `device` are
     required.
 
-    only: strings such as ``"t=4,8"``. explain: ``"p=8,t=4"``; `Plan.explained` contains the reason why no such choice
-    is the fastest. kept: a file of factors for the bytes of layers, written by `run_rank`. trainer:
-    ``"megatron==0.16"``: return only choices that this trainer can run; `Plan.configuration` returns its files.
-    executor: any `concurrent.futures` executor, which evaluates the choices; by default this process does.
+    only: the values to try, such as ``"t=4,8"``. explain: sizes such as ``"p=8,t=4"``; `Plan.explained` contains the
+    reason why no choice with these sizes is the fastest. kept: a file that `run_rank` writes, with factors for the
+    bytes of layers. trainer: such as ``"megatron==0.16"``; only choices that this trainer can run are returned, and
+    `Plan.configuration` returns its files. executor: the `concurrent.futures` executor that evaluates the choices; by
+    default, this process does.
 
     Raises:
         PipeschedError: PS225 to PS237 or PS246 to PS250 if a setting is invalid.

@@ -51,7 +51,7 @@ def gigabytes(count: int | Fraction) -> str:
 
 
 def cap_help(text: str) -> str | None:
-    """Return the help for an invalid cap; None for text that is not a number."""
+    """Return the help for a cap with an unknown unit; None if the text is not a number with a unit."""
     given = _UNITS.fullmatch(text.strip())
     if given is None:
         return None
@@ -61,7 +61,7 @@ def cap_help(text: str) -> str | None:
 
 
 def no_bytes(cap: Fraction) -> PipeschedError:
-    """Return PS225 for a cap in bytes without a model, since only the model determines the bytes of an activation."""
+    """Return the error PS225 for a cap in bytes without a model; only a model determines the bytes of an activation."""
     help = (
         f"{SHARE}:\nsubtract weights, gradients and optimizer state from {gigabytes(cap)}, divide by the bytes that "
         "autograd\nkeeps for one microbatch on one rank, and give the quotient, such as `--mem-cap 8`;\nor have "

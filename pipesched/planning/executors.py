@@ -1,7 +1,7 @@
 """Executors that do the work: this process, processes on this machine, a cluster's workers, or the caller's executor.
 
-Each worker takes a portion of the pieces of work. The results are in the order of the pieces and do not depend on the
-workers.
+The pieces of work are divided into portions, each of which one worker computes. The results are in the order of the
+pieces and do not depend on the workers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ _NAMES = re.compile(r"here|processes(:[1-9][0-9]{0,3})?|dask:.+", re.ASCII)
 
 
 def named(text: str) -> str:
-    """Parse an executor's name: ``here``, ``processes``, ``processes:N``, or ``dask:ADDRESS`` of a scheduler."""
+    """Check and return an executor's name: ``here``, ``processes``, ``processes:N``, or ``dask:ADDRESS`` of a
+    scheduler.
+    """
     if not _NAMES.fullmatch(text) or (text.startswith("processes:") and int(text.partition(":")[2]) > MOST):
         raise Not(text, f"here, processes, processes:N with N up to {MOST:,}, or dask:ADDRESS")
     return text
@@ -42,7 +44,7 @@ def named(text: str) -> str:
 
 @dataclass(frozen=True)
 class Workers:
-    """The executor that an option or a caller selects by name."""
+    """The executor that an option names or a caller passes."""
 
     executor: str | Executor = "here"
 
@@ -68,7 +70,7 @@ class Here(Executor):
 
 @contextmanager
 def executor(of: str | Executor) -> Iterator[Executor]:
-    """Yield the executor: the given one from `concurrent.futures`, or the named one.
+    """Yield `of` if it is a `concurrent.futures` executor, otherwise the executor with that name.
 
     Raises:
         PipeschedError: PS249 if there is no cluster, or if a process is killed.
@@ -86,7 +88,7 @@ def executor(of: str | Executor) -> Iterator[Executor]:
 
 
 class Processes(ProcessPoolExecutor):
-    """Processes on this machine."""
+    """An executor of processes on this machine."""
 
     def map(
         self,
@@ -95,8 +97,8 @@ class Processes(ProcessPoolExecutor):
         timeout: float | None = None,
         chunksize: int = 1,
     ) -> Iterator[Made]:
-        """Yield the results in order. An interrupted wait cancels nothing: Python 3.11 reports errors if cancelled work
-        is lost with its process.
+        """Yield the results in order. Nothing is cancelled if the wait is interrupted: Python 3.11 reports errors if a
+        process dies with cancelled work.
         """
         made = [self.submit(fn, *given) for given in zip(*iterables, strict=False)]
         return (one.result(timeout) for one in made)
@@ -121,7 +123,7 @@ def _processes(count: str) -> Iterator[Executor]:
 
 
 def _owned() -> None:
-    """Ignore Ctrl-C, which the waiting process handles, and exit when that process exits."""
+    """Ignore Ctrl-C, which the parent process handles, and exit when the parent exits."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     Thread(target=_end_with_the_parent, daemon=True).start()
 
@@ -134,7 +136,7 @@ def _end_with_the_parent() -> None:
 
 @contextmanager
 def _dask(address: str) -> Iterator[Executor]:
-    """Yield an executor for the workers of a cluster, which must run the same version of pipesched."""
+    """Yield an executor for the workers of a Dask cluster, which must run the same version of pipesched."""
     try:
         from distributed import Client
     except ImportError:

@@ -1,8 +1,8 @@
 """The bytes that every rank holds at each operation, for a model and its training.
 
-    parameters, gradients, optimizer    of every stage with a copy on the rank, all the time
+    parameters, gradients, optimizer    of every stage with a copy on the rank, throughout the step
     activations                         by `planning.transformer.activations`, in the running sum of `analysis.holdings`
-    for W                               gradients of the outputs of weights, from I to W
+    for W                               gradients of the weights' outputs, from I to W
     older versions                      of weights, if STEPs are inside the order
     messages                            received but not yet used, or made but not yet sent
     working                             only while the operation runs: gradients inside a layer, a layer that is
@@ -53,8 +53,8 @@ KINDS = (*STATES, *CHANGING, RESERVE)
 @dataclass(frozen=True, eq=False)
 class Footprint:
     """The memory of a schedule, in bytes. states: parameters, gradients and optimizer state of each rank. held: for
-    each kind in `CHANGING` and for the reserve, the peak bytes while each operation runs. live: the activations.
-    assumed: the assumptions behind the figures, as text.
+    each kind in `CHANGING` and for the reserve, the peak bytes while each operation runs. live: the activations held at
+    each operation. assumed: the assumptions behind the figures, as text.
     """
 
     schedule: Schedule
@@ -66,29 +66,29 @@ class Footprint:
 
     @property
     def host(self) -> tuple[int, ...] | None:
-        """The peak bytes of activations in host memory, by rank; None without offloading."""
+        """For each rank, the peak bytes of activations in host memory; None without offloading."""
         even = Fraction(self.schedule.ranks, self.schedule.stages)
         return None if self.live.host is None else tuple(ceil(most / even) for most in self.live.host)
 
     @cached_property
     def total(self) -> Ints:
-        """The bytes that a rank holds at each of its operations."""
+        """For each operation, the bytes that its rank holds."""
         static = np.array([sum(self.at(rank, -1).values()) for rank in range(len(self.states))], dtype=np.int64)
         return np.asarray(static[self.schedule.rank] + sum(self.held.values()))
 
     @cached_property
     def peak_at(self) -> tuple[int, ...]:
-        """First operation at which a rank reaches its peak, by rank; -1 without operations."""
+        """For each rank, the index of the first operation at its peak; -1 for a rank without operations."""
         total, starts = self.total, self.schedule.start.tolist()
         return tuple(low + int(np.argmax(total[low:high])) if high > low else -1 for low, high in pairwise(starts))
 
     @property
     def peaks(self) -> tuple[dict[str, int], ...]:
-        """The bytes of each kind at the peak, by rank."""
+        """For each rank, the bytes of each kind at its peak."""
         return tuple(self.at(rank, at) for rank, at in enumerate(self.peak_at))
 
     def at(self, rank: int, index: int) -> dict[str, int]:
-        """Return the bytes of each kind that a rank holds at one of its operations."""
+        """Return the bytes of each kind that a rank holds at operation `index`; -1: without any operation."""
         one = self.states[rank]
         fixed = {"parameters": one.parameters, "gradients": one.gradients, "optimizer": one.optimizer}
         return {kind: _whole(size) for kind, size in fixed.items()} | {
@@ -96,14 +96,14 @@ class Footprint:
         }
 
     def first_over(self, rank: int, cap: Fraction) -> int:
-        """Return the first operation at which a rank holds more than `cap`, or -1."""
+        """Return the index of the first operation at which a rank holds more than `cap` bytes, or -1."""
         low, high = int(self.schedule.start[rank]), int(self.schedule.start[rank + 1])
         over = np.flatnonzero(self.total[low:high] > int(cap))
         return low + int(over[0]) if len(over) else -1
 
 
 def footprint(made: Analysis) -> Footprint | None:
-    """Return the bytes of every rank at each operation, which do not depend on times; None without a model.
+    """Return the bytes that every rank holds at each operation, which do not depend on times; None without a model.
 
     Raises:
         PipeschedError: PS222; PS235 if the model's layers cannot be divided among the stages.
@@ -117,8 +117,9 @@ def footprint(made: Analysis) -> Footprint | None:
 
 
 def counted(schedule: Schedule, program: Program | None, trained: Trained, release: Release, costs: Costs) -> Footprint:
-    """Count the bytes of every rank; O(instructions). The model gives the bytes of a stage; an M that differs between
-    microbatches multiplies these bytes. A slice of a sequence is treated like a rank's share under context parallelism.
+    """Count the bytes of every rank in O(instructions). The model determines the bytes of a stage; an M that differs
+    between microbatches multiplies them. A slice of a sequence is treated like a rank's share under context
+    parallelism.
 
     Raises:
         PipeschedError: PS222, PS235.
@@ -176,26 +177,26 @@ def _whole(size: Fraction) -> int:
 
 
 def _table(by_stage: list[Fraction], times: Grid) -> Ints:
-    """Return whole bytes by stage and microbatch."""
+    """Return a table of bytes, rounded up, indexed by stage and microbatch."""
     size = np.array([_whole(one) for one in by_stage], dtype=np.int64)[:, None]
     return np.asarray(-(-size * times.whole // times.scale))
 
 
 def _of(schedule: Schedule, table: Ints) -> Ints:
-    """Return the entry for each operation; an index out of range gets the nearest entry."""
+    """Return, for each operation, the table's entry for its stage and microbatch, clipped to the table's range."""
     stage, microbatch = np.clip(schedule.stage, 0, len(table) - 1), np.clip(schedule.microbatch, 0, table.shape[1] - 1)
     return np.asarray(table[stage, microbatch])
 
 
 def _before(schedule: Schedule, kept: Ints) -> Ints:
-    """Return the bytes kept when each operation begins; a backward frees its bytes at its end."""
+    """Return, for each operation, the bytes that its rank keeps when it begins, before it frees any."""
     before = np.concatenate([np.zeros(1, dtype=np.int64), kept])[: len(kept)]
     before[schedule.start[:-1][schedule.start[:-1] < len(kept)]] = 0
     return before
 
 
 def _until_w(schedule: Schedule, stored: Ints) -> Ints:
-    """Return the bytes kept from I to W, for stages that are trained."""
+    """Return, while each operation runs, the bytes that its rank keeps from I to W for trained stages."""
     trained = schedule.placement.wants[Result.WEIGHTS][np.clip(schedule.stage, 0, schedule.stages - 1)]
     sign = np.where(trained, (schedule.op == _INPUT).astype(np.int64) - (schedule.op == _WEIGHTS), 0)
     kept = running_sum(sign * _of(schedule, stored), schedule.start)
@@ -229,14 +230,16 @@ def _messages(schedule: Schedule, program: Program | None, message: Ints) -> Int
 
 
 def _undivided(schedule: Schedule, by_stage: Sequence[tuple[Fraction, Fraction]]) -> Ints:
-    """Return the bytes of one layer gathered by ZeRO: parameters, and gradients while they are computed."""
+    """Return, for each operation, the bytes that ZeRO holds undivided: a layer's parameters, and its gradients while
+    they are computed.
+    """
     sizes = np.array([[_whole(one) for one in row] for row in by_stage], dtype=np.int64)
     parameters, gradients = sizes[np.clip(schedule.stage, 0, len(sizes) - 1)].T
     return np.asarray(parameters + np.where(makes(schedule.op, Result.WEIGHTS), gradients, 0))
 
 
 def _state(schedule: Schedule, trained: Trained, parts: tuple[tuple[parameters.Part, ...], ...], rank: int) -> State:
-    """Return the state of all stages of a rank; an untrained stage has neither gradients nor optimizer state."""
+    """Return the bytes of parameters, gradients and optimizer on a rank; untrained stages have only parameters."""
     held = sorted({stage for _, stage in schedule.placement.chunks(rank)})
     whole = whole_gradients(trained[1], schedule.stages)
     states = [state(*trained, parts[stage], whole=whole) for stage in held]
@@ -280,12 +283,12 @@ class _Counted:
 
     @property
     def releases(self) -> bool:
-        """True if something is kept from I to W."""
+        """True if the schedule has a W, so that bytes are kept from I to W."""
         return bool((self.schedule.op == _WEIGHTS).any())
 
     @property
     def partly(self) -> Bools:
-        """The frozen stages that keep activations after F."""
+        """A mask of the stages that keep activations after F but have no weight gradients."""
         return self.schedule.keeps & ~self.schedule.placement.wants[Result.WEIGHTS]
 
 
@@ -368,12 +371,12 @@ _ASSUMED: tuple[tuple[Callable[[_Counted], object], Callable[[_Counted], str]], 
     (
         lambda s: s.partly.any(),
         lambda s: (
-            f"frozen, {_listed(s.partly)}: an F counts as on a trained stage, an upper bound; that stage's I frees it"
+            f"frozen, {_listed(s.partly)}: an F counts as on a trained stage, an upper bound, until the stage's I"
         ),
     ),
     (
         lambda s: s.x.layout is None and s.a.layers % s.schedule.stages,
-        lambda s: "layers are not divisible by stages: the end stages have one layer fewer",
+        lambda s: "the layers do not divide evenly among the stages: the stages at the ends have one layer fewer",
     ),
     (
         lambda s: s.by_layer,

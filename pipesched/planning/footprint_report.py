@@ -1,4 +1,4 @@
-"""The part of a report on memory in bytes."""
+"""The section of a report about memory in bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def in_bytes(made: Examination) -> InBytes | None:
     """Return the memory of a schedule in bytes, with its caps.
 
     Raises:
-        PipeschedError: PS225 if caps in bytes are given without a model, or not one per rank; PS235.
+        PipeschedError: PS225 if caps in bytes are given without a model, or not one cap per rank; PS235.
     """
     caps, used = byte_caps(made.analysis), made.analysis.fact(footprint)
     return None if used is None else InBytes.of(used, caps)
@@ -30,9 +30,9 @@ def in_bytes(made: Examination) -> InBytes | None:
 class InBytes(Part):
     """Peak memory of every rank for a transformer, in bytes.
 
-    model: its name. ranks: for each rank, the bytes by kind at its peak. at: each rank's operation at the peak, empty
-    for a rank without operations. cap: the cap of each rank, or None. assumed: the assumptions behind the figures, as
-    text. host: each rank's peak in host memory, if activations are offloaded.
+    model: the transformer's name. ranks: for each rank, the bytes by kind at its peak. at: each rank's operation at the
+    peak, empty for a rank without operations. cap: the cap of each rank, or None. assumed: the assumptions behind the
+    figures, as text. host: each rank's peak in host memory, if activations are offloaded.
     """
 
     key = "bytes"
@@ -47,21 +47,23 @@ class InBytes(Part):
 
     @classmethod
     def of(cls, used: Footprint, cap: tuple[Fraction, ...] | None) -> InBytes:
-        """Return the peaks of a footprint, with its cap."""
+        """Return the report on a footprint; cap: the cap of each rank, or None."""
         at = tuple(str(used.schedule[index]) if index >= 0 else "" for index in used.peak_at)
         return cls(used.trained[0].name, used.peaks, at, cap, used.assumed, used.host)
 
     @property
     def total(self) -> tuple[int, ...]:
-        """The peak of each rank."""
+        """The peak bytes of each rank."""
         return tuple(sum(kinds.values()) for kinds in self.ranks)
 
     def short(self) -> list[str]:
-        """Return the largest peak of any rank."""
+        """Return the largest peak of any rank, as text."""
         return [gigabytes(max(self.total))]
 
     def lines(self) -> list[str]:
-        """Return the peak and the cap, and a table by rank; for many ranks only the first, the last and the fullest."""
+        """Return the largest peak with its cap, and a table of the ranks; of many ranks, only the first, last and
+        fullest.
+        """
         total = self.total
         top = total.index(max(total))
         limit = gigabytes(self.cap[top]) if self.cap else "none"

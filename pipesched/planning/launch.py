@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Launch:
-    """A configuration of a trainer. files: contents by file name; `check` reads the first file.
+    """A configuration for a trainer. files: contents by file name; ``pipesched check`` reads the first file.
 
     options: the options of ``pipesched check`` for that file. left_out: settings that the files leave to the user.
     """
@@ -52,10 +52,12 @@ class Launcher(Protocol):
         """Return the training with the settings that this trainer always uses."""
 
     def refuses(self, space: Space, choice: Choice) -> str:
-        """Return the reason why the trainer does not run a choice; empty if it does."""
+        """Return the reason why the trainer cannot run a choice; empty if it can."""
 
     def launch(self, space: Space, choice: Choice, order: Schedule | None = None) -> Launch:
-        """Return the configuration of a choice that is not refused. order: replaces its own order, if supported."""
+        """Return the configuration of a supported choice. order: replaces the choice's order, if the trainer can load
+        one.
+        """
 
     def judged(self, launch: Launch) -> str:
         """Return the first error that `check` finds in a configuration, or an empty string."""

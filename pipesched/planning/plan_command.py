@@ -1,4 +1,4 @@
-"""``pipesched plan``: the layouts of a training step over a cluster, the fastest that fit first."""
+"""``pipesched plan``: the layouts of a training step that fit a cluster, fastest first."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PLAN = (
     Option("batch", whole, "Sequences per step [default: the model's].", "B"),
     Option("tokens", amount, "Tokens to train on, to predict the days: 300B, 15T.", "T"),
     Option("mem_cap", byte_cap, "Usable bytes per GPU [default: what its driver offers].", "80GB"),
-    Option("only", texts, "Try these values of p, t, c, d, e, v, b, ...", "t=4,8", (), typed=text),
+    Option("only", texts, "Try only these values of p, t, c, d, e, v, b, ...", "t=4,8", (), typed=text),
     Option("trainer", text, "Show only choices that this trainer can run, with its configuration.", "NAME[==RELEASE]"),
     Option("config", None, "With --trainer: write the first row's configuration.", "FILE", terminal=True),
     Option("optimize", seconds, "Let the optimizer reorder the first rows, for SECONDS.", "SECONDS", terminal=True),

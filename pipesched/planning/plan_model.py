@@ -21,12 +21,12 @@ _MEMORY = 80 * 10**9
 
 
 def count(number: int | Fraction) -> str:
-    """Return a number of parameters: ``70.6 B``."""
+    """Format a number of parameters, as in ``70.6 B``."""
     return quantity(number, _COUNTS).rstrip()
 
 
 def head(a: Transformer) -> str:
-    """Return the name of a model with its parameters: ``llama3-70b (70.6 B parameters)``."""
+    """Return a model's name and number of parameters: ``llama3-70b (70.6 B parameters)``."""
     used = parameters.active(a)
     of_token = f", {count(used)} of them active per token" if a.experts else ""
     return f"{a.name} ({count(parameters.total(a))} parameters{of_token})"
@@ -64,7 +64,9 @@ class Model:
 
     @property
     def work(self) -> list[tuple[str, int, tuple[Fraction, ...]]]:
-        """The FLOPs of one microbatch on a rank, of F, I and W, by part."""
+        """For each part of the model: its name, its number of copies, and the FLOPs of its F, I and W for one
+        microbatch on a rank.
+        """
         a, x = self.trained
         made = []
         for name, index, number in self.kinds:
@@ -77,7 +79,9 @@ class Model:
         return [*made, ("head", 1, (logits, logits, Fraction(0) if x.lora else logits))]
 
     def kept(self, index: int) -> list[tuple[str, Fraction]]:
-        """Return the tensors that a layer keeps for one microbatch on a rank, without recomputation."""
+        """Return the names and bytes of the tensors that a layer keeps for one microbatch on a rank, without
+        recomputation.
+        """
         a, x = self.trained
         sizes = grouped((one.name, one.bytes) for one in activations.items(a, x, index) if one.bytes)
         copies = activations.weights(a, x, index)
@@ -97,7 +101,7 @@ class Model:
 
     @property
     def divided(self) -> list[tuple[int, Fraction]]:
-        """The bytes of a parameter on one rank, with its gradient and optimizer state, by ZeRO stage."""
+        """For each ZeRO stage, the bytes per parameter on one rank, including its gradient and optimizer state."""
         a, x = self.trained
         n = state.copies(x)
         parts = (a.dtype_bytes, 3), (x.gradient_bytes, 2), (x.optimizer_bytes, 1)
@@ -148,7 +152,7 @@ class Model:
         yield from (f"left out: {one}" for one in a.left_out)
 
     def _counted(self) -> Iterator[list[str]]:
-        """Yield the rows of the parameters; only the first row of a part shows its name."""
+        """Yield the rows of the table of parameters; only the first row of each part shows the part's name."""
         for name, number, parts in self.parts:
             first = [name, f"x {number}" * (number > 1)]
             for one in filter(lambda part: part.count, parts):

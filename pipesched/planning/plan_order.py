@@ -1,7 +1,8 @@
 """``plan --optimize SECONDS``: the optimizer's orders for the first rows, with the stages and the cap of each row.
 
-The optimizer's extension offers the service ``order``, which divides the seconds among rows. A trainer that accepts an
-order of compute operations gets a CSV file; with any other trainer the row keeps its own order.
+The optimizer's extension offers the service ``order``, which searches for the order of one row. The seconds are divided
+equally among the rows. For a trainer that accepts an order of compute operations, the order is written as a CSV file;
+with any other trainer, the row keeps its own order.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Ordered:
         return self.makespan is not None and (self.before is None or self.makespan < self.before)
 
     def text(self) -> str:
-        """Return the line that a plan shows."""
+        """Return the line about this order in a plan."""
         if self.makespan is None or self.order is None:
             return f"row {self.row}, by the optimizer: {self.said}"
         own = "" if self.before is None else f" in place of {MILLISECONDS.text(self.before)}"
@@ -68,7 +69,8 @@ MOST = 3
 
 
 def ordered(plan: Outcome, seconds: float) -> tuple[Ordered, ...]:
-    """Return the optimizer's orders for the first rows that have a pipeline, each found in an equal share of seconds.
+    """Return the optimizer's orders for the first rows that have a pipeline; each search takes an equal share of
+    `seconds`.
 
     Raises:
         PipeschedError: PS225 if the optimizer is not installed.

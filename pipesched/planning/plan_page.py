@@ -16,7 +16,7 @@ from pipesched.views.chart.chart import chart
 
 
 def html(plan: Outcome) -> str:
-    """Return the page; equal plans yield equal text."""
+    """Return the HTML page of a plan; equal plans yield equal text."""
     space = plan.problem.space
     title = f"{space.transformer.name} on {space.gpus:,} {plan.problem.device.name}"
     parts = {"title": safe(title, "xml"), "picture": _picture(plan), "data": page.as_json(_data(plan))}
@@ -42,7 +42,7 @@ def _data(plan: Outcome) -> dict[str, object]:
 
 
 def _of_the_best(plan: Outcome) -> dict[str, object]:
-    """Return the bytes by kind, rules and explanations; empty if nothing fits."""
+    """Return the page's data about bytes by kind, rules and explanations; empty if nothing fits."""
     best = plan.best
     kinds = list(best.bytes[0]) if best else []
     return {

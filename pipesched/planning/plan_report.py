@@ -58,7 +58,9 @@ _SENT = {
 
 
 def text(plan: Outcome, *, verbose: bool = False) -> str:
-    """Return the request, the table with its commands, rules, explanation, assumptions; verbose: all assumptions."""
+    """Return the plan as text: request, table, commands, rules, explanation, assumptions. verbose: list all
+    assumptions.
+    """
     lines = list(facts(plan))
     if plan.best is not None:
         legend = "  ".join(f"{name} {LEGEND[name]}" for name in (*_shown(plan), "m") if name in LEGEND)
@@ -76,7 +78,7 @@ def text(plan: Outcome, *, verbose: bool = False) -> str:
 
 
 def facts(plan: Outcome) -> Iterator[str]:
-    """Yield the request, and the number of choices by outcome."""
+    """Yield a line that describes the request, and a line with the number of choices by outcome."""
     request, problem, counts = plan.request, plan.problem, plan.counts
     a, device = problem.space.transformer, problem.device
     yield (
@@ -123,7 +125,7 @@ def cells(plan: Outcome, one: Prediction) -> Iterator[tuple[str, str | float]]:
 
 
 def _untimed(plan: Outcome, one: Prediction) -> Iterator[tuple[str, str | float]]:
-    """Yield the cells of a row without a time, in the given order."""
+    """Yield the cells of a row whose times are not shown; their sort keys keep the rows in the predicted order."""
     for _ in range(5):
         yield "-", float(one.seconds)
     yield gigabytes(one.peak), one.peak
@@ -132,7 +134,7 @@ def _untimed(plan: Outcome, one: Prediction) -> Iterator[tuple[str, str | float]
 
 
 def per_gpu(one: Prediction) -> Fraction:
-    """Return the FLOP/s of a GPU: the model's FLOPs, without recomputation, divided by the step time."""
+    """Return the FLOP/s per GPU: the model's FLOPs, without recomputation, divided by the step time and the GPUs."""
     return one.model_flops / (one.seconds * one.gpus)
 
 
@@ -144,7 +146,9 @@ def _bars(plan: Outcome) -> Iterator[str]:
 
 
 def _terms(asked: Prediction, best: Prediction) -> str:
-    """Return the table of the terms of both steps; each column adds up to the step's time."""
+    """Return a table of the terms of the explained choice's step and of the plan's; each column adds up to the step
+    time.
+    """
     one, other = ({**asdict(each.terms), "step": each.seconds} for each in (asked, best))
     rows = [
         [TERMS.get(name, name), *map(SECONDS.text, parts), SECONDS.more(parts[0] - parts[1])]
@@ -167,8 +171,8 @@ def _table(plan: Outcome) -> str:
 
 
 def by_formula(one: Prediction, tokens: int) -> Fraction:
-    """Return the days by 8TP/(nX), Narayanan et al., SC 2021, section 5.1, with the predicted FLOP/s for X; 6 instead
-    of 8 without recomputation: 2 for a forward, 4 for a backward and 2 for a recomputed forward.
+    """Return the days by 8TP/(nX), Narayanan et al., SC 2021, section 5.1, with the predicted FLOP/s for X. The 8 is 2
+    for a forward, 4 for a backward and 2 for a recomputed forward; without recomputation it is 6.
     """
     a, x = one.problem.space.transformer, one.choice.training
     (whole,) = flops.by_stage(a, Training(recompute=x.recompute, attention=x.attention), 1)

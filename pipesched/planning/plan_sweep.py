@@ -2,7 +2,7 @@
 
 gpus=64,128,256     weak scaling: the batch grows with the GPUs
 batch=256,512       the same cluster with other batches
-b=1,2,4             any size of a choice: the plan among choices with this value
+b=1,2,4             any other size: the fastest choices with this value
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pipesched.views.tables import table
 
 @dataclass(frozen=True)
 class Sweep:
-    """The plans of a sweep, by swept value. said: the text that explains the values."""
+    """The plan for each swept value. said: the heading that explains the values."""
 
     name: str
     said: str
@@ -36,7 +36,7 @@ class Sweep:
         return max(plan.exit_status for _, plan in self.plans)
 
     def text(self, *, verbose: bool = False) -> str:
-        """Return the table; if the model's class has no predicted times, it contains the reason instead."""
+        """Return the table of first rows; for rows without predicted times, the reasons follow."""
         heads = (self.name, "first row", "step", "tokens/s\nper GPU", "MFU", "most\nof a GPU")
         lines = [self.said, "", table(heads, self._rows(), left=(1,))]
         why = dict.fromkeys(doubt for _, plan in self.plans if (doubt := _doubt(plan)))
@@ -57,7 +57,7 @@ class Sweep:
         return {"ok": self.exit_status == 0, "sweep": self.name, "plans": made}
 
     def plot(self) -> str:
-        """Return the plot of tokens per second per GPU against the values, as SVG.
+        """Return a plot of tokens per second per GPU against the swept values, as SVG.
 
         Raises:
             PipeschedError: PS225 if no value has a time.

@@ -51,7 +51,7 @@ class Plan(Outcome):
         return replace(self, ordered=ordered(self, seconds))
 
     def configuration(self, path: str) -> dict[str, str]:
-        """Return the files of the trainer for the first row, by path; the first one is at `path`."""
+        """Return the contents, by path, of the trainer's files for the first row; the main file is at `path`."""
         made = plan_launch.launch(self, self.best) if self.best else None
         return {} if made is None else plan_launch.named(made, path)
 
@@ -61,7 +61,7 @@ class Plan(Outcome):
         return "" if made is None else made.check(path)
 
     def html(self) -> str:
-        """Return a self-contained page."""
+        """Return the plan as a self-contained HTML page."""
         return plan_page.html(self)
 
 
@@ -89,7 +89,7 @@ def only(texts: Sequence[str]) -> dict[str, tuple[Size, ...]]:
 
 
 def choice(text: str) -> dict[str, Size]:
-    """Parse ``p=8,t=4,recompute=full``.
+    """Parse the sizes of one choice, as in ``p=8,t=4,recompute=full``.
 
     Raises:
         PipeschedError: PS247.
@@ -97,7 +97,7 @@ def choice(text: str) -> dict[str, Size]:
     found: dict[str, Size] = {}
     for name, values in _sizes(text):
         if name in found or values[1:]:
-            raise fail(PlanningCode.CHOICE, f"{name} is given twice")
+            raise fail(PlanningCode.CHOICE, f"{name} has more than one value")
         found[name] = values[0]
     return found
 

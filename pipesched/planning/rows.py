@@ -1,4 +1,4 @@
-"""The rows that add a transformer's bytes and times: options, checks, parts of reports."""
+"""The rows by which planning adds a transformer's bytes and times to verbs: options, checks, sections of reports."""
 
 from dataclasses import replace
 

@@ -70,11 +70,11 @@ class _Stack:
 
     @property
     def top(self) -> int:
-        """The largest of the peaks and the caps."""
+        """The largest number of bytes among the peaks and the caps."""
         return max(1, *(int(x.sum(axis=0).max()) for x in self.columns), *map(int, self.caps or ()))
 
     def words(self, rank: int) -> str:
-        """Describe the peak of a rank and its operation."""
+        """Describe a rank's peak and the operation at which the rank reaches it."""
         at, most = self.used.peak_at[rank], sum(self.used.peaks[rank].values())
         where = f" at {self.used.schedule[at]}" if at >= 0 else ""
         return f"rank {rank}: {gigabytes(most)}{where}"
@@ -95,7 +95,7 @@ def _stack(chart: Chart, count: int, viewport: Viewport) -> _Stack:
 
 
 def _of(chart: Chart, used: Footprint, rank: int, edges: Ints) -> Ints:
-    """Return the bytes of a rank by kind and column."""
+    """Return the bytes of a rank as an array of shape (kinds, columns)."""
     low, high = used.schedule.start[rank : rank + 2].tolist()
     ran = low + np.flatnonzero(chart.times.start[low:high] >= 0)
     changing = np.stack([column[ran] for column in used.held.values()])
@@ -182,7 +182,7 @@ def _panel(made: _Stack, rank: int, top: int, tall: int) -> Iterator[str]:
 
 
 def _steps(level: np.ndarray[tuple[int, ...], np.dtype[np.float64]], *, forward: bool) -> str:
-    """Return the path of a step curve from left to right, or back."""
+    """Return the SVG points of a step curve, from left to right if `forward`, otherwise from right to left."""
     cut = np.flatnonzero(np.diff(level)) + 1
     ends = list(zip([0, *cut.tolist()], [*cut.tolist(), len(level)], strict=True))
     points = [(x, level[low]) for low, high in ends for x in (low, high)]

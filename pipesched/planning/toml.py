@@ -18,7 +18,7 @@ _LINE = re.compile(rf"^[ \t]*(?:\[\[?[ \t]*([^\s\]][^\]\n]*|)\]|({_KEY})[ \t]*=)
 def read(
     source: Source, code: AnyCode, parse_float: Callable[[str], object] = float
 ) -> tuple[dict[str, object], dict[str, Span]]:
-    """Return the values and places by key.
+    """Return the value of each key, and the place of each key.
 
     Raises:
         PipeschedError: the given code, at the place where the text is not TOML; PS843 if reading exceeds the budget.
@@ -43,7 +43,7 @@ def read(
 
 
 def exact(text: str) -> Fraction | float:
-    """Parse a number with a point or an exponent exactly; infinities, NaN and extreme values remain floats."""
+    """Parse a number with a decimal point or an exponent exactly; infinities, NaN and extreme values remain floats."""
     value = float(text)
     return Fraction(text) if LEAST < abs(value) < 1 / LEAST else Fraction(0) if value == 0 else value
 
@@ -58,14 +58,14 @@ def flat(value: object, path: str = "") -> Iterator[tuple[str, object]]:
 
 
 def place(key: str, places: Mapping[str, Span]) -> Span | None:
-    """Return the place of a key; for a key inside a one-line value, the place of that line."""
+    """Return the place of a key; for a key without a place of its own, the place of the value that contains it."""
     while key and key not in places:
         key = key.rpartition(".")[0]
     return places.get(key)
 
 
 def broken(source: Source, code: AnyCode, what: str, reason: str, line: int, column: int) -> PipeschedError:
-    """Return an error with this code at a place, counted from 1; it explains why the text cannot be read as `what`."""
+    """Return an error at a line and column, both counted from 1, which states why the text cannot be read as `what`."""
     starts = source.line_starts
     at = min(starts[min(max(line, 1), len(starts)) - 1] + max(column - 1, 0), len(source.text))
     label = Label(source.span(at, min(at + 1, len(source.text))), reason)

@@ -47,7 +47,7 @@ def _in_bytes(caps: object) -> bool:
 
 
 def byte_caps(made: Analysis) -> tuple[Fraction, ...] | None:
-    """Return the caps in bytes, by rank.
+    """Return the cap of each rank in bytes, or None.
 
     Raises:
         PipeschedError: PS225 if there is not one cap per rank.
@@ -56,10 +56,10 @@ def byte_caps(made: Analysis) -> tuple[Fraction, ...] | None:
 
 
 def caps_at(asked: Workload, ranks: int, *, zero: bool = True) -> tuple[Fraction, ...] | None:
-    """Return the caps in bytes of each rank. zero: whether a cap can be 0.
+    """Return the cap of each rank in bytes, or None. zero: whether a cap can be 0.
 
     Raises:
-        PipeschedError: PS225 if there is no model, some caps are in activations, or there is not one per rank.
+        PipeschedError: PS225 if there is no model, some caps are in activations, or there is not one cap per rank.
     """
     counted = [cap for cap in asked.cap or () if isinstance(cap, Bytes)]
     if counted and (asked.model is None or len(counted) < len(asked.cap or ())):
@@ -84,8 +84,8 @@ def own_costs(
     """Return the file's costs; with a device, the model's costs on the device, and M and K of the file.
 
     Raises:
-        PipeschedError: PS225 if a device has no model, or an efficiency no device; PS235 if layers cannot be divided;
-            PS244 if the efficiency is 0.
+        PipeschedError: PS225 if a device is given without a model, or an efficiency without a device; PS235 if layers
+        cannot be divided; PS244 if the efficiency is 0.
     """
     model, device, efficiency = asked.model, asked.device, asked.efficiency
     if device is None and efficiency is None:

@@ -1,9 +1,9 @@
 """The cost of a configuration: bytes per rank and seconds per step, from the timeline of its order.
 
     every stage   F, I, W: FLOPs divided by the rate of the device, and messages between the ranks of a layer
-    timeline      the schedule's order with these, and its messages
+    timeline      the schedule's order with these times, and its messages
     step          the timeline, parameters that ZeRO gathers before the first F, and gradients reduced after the
-                  last backward: of these two only the part that does not overlap, layer by layer
+                  last backward: only the part of these two that does not overlap compute
 
 Lower bounds on the time of every order of these operations, and on the bytes of this order, can be computed without
 expanding the order.
@@ -41,8 +41,9 @@ from pipesched.schedule_analysis import Analysis
 
 @dataclass(frozen=True)
 class Refused:
-    """A refused choice. kind: the kind of reason. reason: the reason as text, with its figures. over: bytes above the
-    cap, on the first rank that exceeds it or on the fullest rank; 0 for other reasons.
+    """A refused choice. kind: the reason without figures, by which choices are counted. reason: the reason as text,
+    with its figures. over: the bytes that the first rank above the cap, or the fullest rank, needs; 0 for other
+    reasons.
     """
 
     choice: Choice
@@ -53,7 +54,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class Over:
-    """The reason that a rank needs more bytes than the cap; its text is built only when it is read.
+    """The reason why a choice exceeds the cap; its text is built only when it is read.
 
     spread: bytes of the cap that are kept free. what: the purpose of the bytes.
     """
@@ -71,7 +72,7 @@ class Over:
 
 @dataclass(frozen=True)
 class Bound:
-    """Lower bounds for every order, in nanoseconds and bytes."""
+    """Lower bounds on the nanoseconds of a step in every order, and on the peak bytes of a rank."""
 
     nanoseconds: int
     bytes: int
@@ -152,14 +153,15 @@ def beyond(slots: Iterable[tuple[float, float, int, float]]) -> float:
 
 @lru_cache(maxsize=8)
 def order(schedule: str, sizes: tuple[tuple[str, Value], ...]) -> Schedule:
-    """Return the order of a library schedule."""
+    """Return the order of a library schedule at these sizes."""
     return load(read(schedule), Options(dict(sizes))).schedule
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """The time and memory of a choice that fits the cap. ends: the end of each rank's list; more: the time of sends
-    before and after the list; both in nanoseconds. bytes: for each rank, the bytes by kind at its peak.
+    """The time and memory of a choice that fits the cap. ends: the time at which each rank's list ends; more: the time
+    that each rank's sends add before and after its list; both in nanoseconds. bytes: for each rank, the bytes by kind
+    at its peak.
     """
 
     problem: Problem
@@ -267,7 +269,7 @@ def analysis(problem: Problem, choice: Choice) -> Analysis:
 
 
 def ends(problem: Problem, choice: Choice, made: Analysis) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the end time of each rank's list, and the time by which the rank's step continues after it."""
+    """Return the nanoseconds at which each rank's list ends, and those that its sends add before and after the list."""
     schedule, times, once = made.schedule, made.timeline, stages_of(problem).once(choice)
     tick = float(made.time(1)) * (NANO // 1000)
     first, last = np.zeros((2, choice.p * choice.v), dtype=np.int64)

@@ -32,8 +32,8 @@ TERMS = {
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule of thumb. lacks: the reason why the rule does not apply. breaks: whether the fastest choice breaks the
-    rule; keeps: whether a choice satisfies the rule, given the fastest one.
+    """A rule of thumb. lacks: returns the reason why the rule does not apply, or an empty string. breaks: returns
+    whether the fastest choice breaks the rule. keeps: returns whether a choice satisfies it, given the fastest choice.
     """
 
     text: str
@@ -45,8 +45,8 @@ class Rule:
 
 @dataclass(frozen=True)
 class Judged:
-    """A rule, and, if the plan breaks it, the fastest choice that satisfies it; None if no such choice fits. lacks: the
-    reason why the rule does not apply.
+    """A rule and its verdict. lacks: the reason why the rule does not apply, or an empty string. other: if the plan
+    breaks the rule, the fastest choice that satisfies it; None if no such choice fits.
     """
 
     rule: Rule
@@ -162,7 +162,9 @@ def judge(search: Search, best: Prediction) -> Iterator[Judged]:
 
 @dataclass(frozen=True)
 class Explained:
-    """The reasons why the fastest of some choices is not the plan. refused: the choices that do not fit, by reason."""
+    """The reasons why the fastest choice with the requested sizes is not the plan. count: the number of such choices.
+    refused: if none fits, one refused choice for each reason.
+    """
 
     asked: Mapping[str, Size]
     count: int
@@ -184,7 +186,7 @@ class Explained:
 
 
 def explain(search: Search, asked: Mapping[str, Size]) -> Explained:
-    """Return the fastest choice with these sizes; if none fits, for each reason the choice that misses by the least."""
+    """Return the fastest choice with these sizes; if none fits, the choice closest to fitting for each reason."""
 
     def meant(x: Choice) -> bool:
         return all(x[name] == value for name, value in asked.items())

@@ -48,16 +48,16 @@ def _vee(p: int, v: int, m: int, r: int) -> tuple[int, ...]:
 
 
 def _rounds(p: int, v: int, m: int, r: int) -> tuple[int, ...]:
-    """Return the forwards of interleaved zero bubble, whose rounds have n microbatches (p or a few more)."""
+    """Return `Row.before` for interleaved zero bubble, whose rounds have n microbatches (p or a few more)."""
     n = m // max(1, m // p)
     groups, rest = divmod(min(p - r + (v - 1) * n, v * m), n * v)
     return tuple(min(m, groups * n + min(n, max(0, rest - n * chunk))) for chunk in range(v))
 
 
 def _repeated(begin: Callable[[int, int], tuple[int, int, int]]) -> Callable[[int, int, int, int], tuple[int, ...]]:
-    """Return the forwards, in a repeated block of six slots, that are due before the first backward.
+    """Return the function `Row.before` of a schedule that repeats a block of six slots.
 
-    begin: the slots of each chunk's first forward and of the first backward, from p and the rank.
+    begin: returns the slots of each chunk's first forward and of the first backward, for p and a rank.
     """
 
     def before(p: int, v: int, m: int, r: int) -> tuple[int, ...]:

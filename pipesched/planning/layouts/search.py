@@ -3,8 +3,9 @@
     every choice ──arithmetic──> bounds on bytes and time ──in order of time──> order, bytes, timeline ──> the best
 
 A choice is never expanded to a schedule if its lower bound on bytes exceeds the cap, or its lower bound on time exceeds
-the known times. The first choices are the same as if all choices were tried. Any `concurrent.futures` executor can do
-the work. The portions do not depend on the executor, so neither do the result and the number of timed choices.
+the times of the choices found so far. The first choices are the same as if all choices were tried. Any
+`concurrent.futures` executor can do the work. The portions do not depend on the executor, so neither do the result and
+the number of timed choices.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ class Search:
         self.alive.sort()
 
     def _first(self) -> None:
-        """Report a first row early: of a few simple choices, the one with the smallest time bound, with its time."""
+        """Report a row early: of a few simple choices that fit, the one with the smallest bound on time."""
         space = self.problem.space
         few = list(islice(replace(space, only={**GLANCE, **space.only}), FEW))
         bounded = [
@@ -120,7 +121,7 @@ class Search:
 
     @cached_property
     def widest(self) -> int:
-        """The largest tensor parallelism in any choice that fits in a node."""
+        """The largest degree of tensor parallelism within a node, among the possible choices."""
         size = self.problem.device.node_size
         return max((x.training.tensor for x in self.possible() if x.training.tensor <= size), default=1)
 
@@ -140,7 +141,9 @@ class Search:
     def best(
         self, count: int, keeps: Callable[[Choice], bool] = lambda _: True, apart: Sequence[str] = ()
     ) -> list[Prediction]:
-        """Return the fastest choices that fit and pass `keeps`; of choices that agree in `apart`, only the first."""
+        """Return the fastest choices that fit and pass `keeps`; of choices that agree in the sizes named in `apart`,
+        only the first.
+        """
         found: dict[Hashable, tuple[int, int, int]] = {}
 
         def group(number: int) -> Hashable:
@@ -176,6 +179,6 @@ class Search:
 
 
 def pays(name: str, space: Space) -> str:
-    """Return the named executor for these choices; for only a few, other processes do not pay off."""
+    """Return the name of the executor to use: for only a few choices ``here``, since other processes do not pay off."""
     few = name == "processes" and len(list(islice(space, FEW + 1))) <= FEW
     return "here" if few else name

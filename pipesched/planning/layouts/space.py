@@ -41,7 +41,7 @@ Listed = TypeVar("Listed", int, str)
 
 
 class Cut(NamedTuple):
-    """A division of the layers into stages. layout: layers by stage, None if they are divided evenly."""
+    """A division of the layers into stages. layout: the number of layers of each stage; None: divided evenly."""
 
     stages: int
     layout: tuple[int, ...] | None
@@ -78,12 +78,12 @@ class Choice:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """The parameters of the schedule's file."""
+        """The values of the schedule file's parameters: p, v and m."""
         return {"p": self.p, **({} if self.row.chunks else {"v": self.v}), "m": self.m}
 
     @property
     def cut(self) -> Cut:
-        """The number of stages and their layers."""
+        """The division of the layers into stages."""
         return Cut(self.p * self.v, self.training.layout)
 
     @property
@@ -92,7 +92,7 @@ class Choice:
         return "even" if self.training.layout is None else "ends"
 
     def __getitem__(self, name: str) -> Size:
-        """Return the value of a name in `NAMES`."""
+        """Return the value under a name in `NAMES`."""
         noun = self if name in ("schedule", "p", "v", "split") else self.training
         found: Size = getattr(noun, LETTERS.get(name, name))
         return found
@@ -172,7 +172,7 @@ class Space:
         return self._listed("recompute", [how for how in RECOMPUTE if how not in left])
 
     def _of(self, name: str, most: int) -> list[int]:
-        """Return the values to try, among those that divide a number."""
+        """Return the values of a degree to try: divisors of `most`, or only the requested ones."""
         return self._listed(name, _divisors(most))
 
     def _listed(self, name: str, values: Collection[Listed]) -> list[Listed]:
@@ -191,7 +191,9 @@ class Space:
         return self._listed("v", [v for v in range(2, most + 1) if self._near(p * v)])
 
     def _near(self, stages: int) -> list[str]:
-        """Return the splits that give all stages but two the same number of layers, if the ends count as layers."""
+        """Return the splits that give all stages but two the same number of layers; for `ends`, embedding and head
+        count as one layer each.
+        """
         counts = {"even": self.transformer.layers, "ends": self.transformer.layers + 2}
         return [how for how, count in counts.items() if -count % stages <= 2 and stages <= count]
 
@@ -229,7 +231,7 @@ def _placed(schedule: str, p: int, v: int) -> tuple[tuple[int, ...], tuple[tuple
 
 
 def refuses(space: Space, choice: Choice) -> str:
-    """Return the arithmetic reason to refuse a choice; empty if there is none."""
+    """Return the reason why a choice's sizes or the trainer rule it out; empty if there is none."""
     if not space.trainer and (reason := _unsplit(space, choice)):
         return reason
     for fault in faults(space.transformer, choice.training, choice.p * choice.v, OF_TRAINING):

@@ -86,7 +86,8 @@ class Times:
 @dataclass(frozen=True)
 class Once:
     """The nanoseconds of a stage's messages that are sent once per step: (gradients after its last backward, ZeRO's
-    parameters before its next forward). beside: overlapping compute, layer by layer; alone: not overlapping.
+    parameters before its next forward). beside: the part that overlaps compute, layer by layer; alone: the part that
+    does not. layers: the stage's layers.
     """
 
     beside: tuple[float, float]
@@ -148,13 +149,15 @@ class Stages:
 
     @_kept("cut", "training.tensor", "training.expert")
     def _counts(self, choice: Choice) -> tuple[parameters.Counts, ...]:
-        """Return the parameters on one rank, with the experts' and the frozen parameters separately."""
+        """Return, for each stage, the parameters on one rank; those of experts and frozen ones are separate."""
         found = self._parts(choice)
         return self._each(choice, lambda kind: parameters.counts(found[kind]))
 
     @_kept("cut", "training.tensor", "training.recompute")
     def saved(self, choice: Choice) -> tuple[int, ...]:
-        """Return the fewest bytes that a stage keeps for one sequence on one rank, without context parallelism."""
+        """Return, for each stage, the fewest bytes that it keeps for one sequence on one rank, without context
+        parallelism.
+        """
         a, x, layers = self.model, _alone(choice.training), self.layers(choice)
         # copies of weights are not for each token, so they are left out of a bound
         each = {kind: activations.layer(a, x, kind) - activations.weights(a, x, kind) for kind in self._sorts}
@@ -167,12 +170,14 @@ class Stages:
 
     @property
     def _sorts(self) -> set[int]:
-        """The first layer of each kind."""
+        """The index of the first layer of each kind."""
         return {self.model.kind(0), self.model.kind(self.model.layers - 1)}
 
     @_kept("cut", "training.tensor", "training.context", "training.data", "training.expert", "training.zero")
     def state(self, choice: Choice) -> tuple[int, ...]:
-        """Return the bytes of parameters, gradients and optimizer on one rank, with their share of the reserve."""
+        """Return, for each stage, the bytes of parameters, gradients and optimizer on a rank, with their share of the
+        reserve.
+        """
         found, x = self._parts(choice), choice.training
         of, whole = reserve_of(x), whole_gradients(x, choice.cut.stages)
 
@@ -184,7 +189,9 @@ class Stages:
 
     @_kept("cut", "training.tensor", "training.recompute")
     def _work(self, choice: Choice) -> tuple[tuple[float, ...], ...]:
-        """Return the FLOPs of one sequence on one rank: for F, I and W, and for the part of I that recomputes an F."""
+        """Return, for each stage, the FLOPs of one sequence on one rank: of F, I, W, and of the part of I that
+        recomputes F.
+        """
         found = flops.by_stage(self.model, _alone(choice.training), choice.cut.stages)
         return tuple(tuple(map(float, (one.forward, one.input, one.weights, one.again))) for one in found)
 
@@ -242,7 +249,9 @@ class Stages:
         return self._remembered(key, lambda: traffic.shares(self.model, x, on.between(x.zero) if on else device))
 
     def _flat(self, choice: Choice) -> tuple[tuple[tuple[float, ...], tuple[float, ...]], ...]:
-        """Return by stage the seconds of F, I and W at a flat efficiency, and their parts, without copies' messages."""
+        """Return, for each stage, the seconds of F, I and W at a flat efficiency, and their parts, without messages
+        between copies.
+        """
         x, layers, sent, work = choice.training, self.layers(choice), self._sent(choice), self._work(choice)
         rate, tokens = float(self.problem.device.flops * self.problem.flat), x.microbatch / x.context
 
@@ -257,7 +266,7 @@ class Stages:
 
     @_kept("cut", "training.tensor", "training.context", "training.expert", "training.microbatch", "training.recompute")
     def _shaped(self, choice: Choice) -> tuple[tuple[tuple[float, ...], tuple[float, ...]], ...]:
-        """Return by stage the seconds of F, I and W by shape, and their parts, without copies; empty without shapes."""
+        """Like `_flat`, with times by shape; empty if the problem has a flat efficiency."""
         layers, on = self.layers(choice), self.problem.on
         if on is None:
             return ()

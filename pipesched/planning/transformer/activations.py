@@ -8,13 +8,14 @@ sequences of a microbatch, hidden size h, a heads, t ranks of tensor parallelism
     tensor, sequence               s b h / t (34 + 5 a s / h)
     selective recomputation        as above, without 5 a s / h
     full recomputation             s b h 2
-    recomputation by operation     the layer's input; what attention and every second product compute
+    recomputation by operation     the layer's input; the outputs of attention and of every second product
 
 34 is 11 for attention, 19 for the feed-forward part and 4 for the two norms; the 10 that tensor parallelism without
 sequence parallelism does not split are inputs of norms, of q, k, v and of the feed-forward part, and dropout masks.
-Flash attention stores no scores, so it also omits 5 a s / h; its fp32 sum of each row, 4 a / t bytes per token, counts
-if `kernels` are torch's own. A gated feed-forward part keeps gate, value and their product: 3 f instead of 2 f. Experts
-keep these tensors, their input and their output per token they get. Context parallelism leaves s / c tokens per rank.
+Flash attention stores no scores, so it also omits 5 a s / h; its fp32 sum of each row, 4 a / t bytes per token, is
+counted if `kernels` are torch's own. A gated feed-forward part keeps gate, value and their product: 3 f instead of 2 f.
+Experts keep these tensors, their input and their output per token they get. Context parallelism leaves s / c tokens per
+rank.
 
 Fused kernels (Transformer Engine's or compiled) keep only these tensors. torch's own (`kernels = "eager"`) keep more:
 the sum of squares in fp32 of an RMS norm and its quotient, keys and values repeated for every head of queries, the SiLU
@@ -40,7 +41,7 @@ INSIDE = "inside"
 
 @dataclass(frozen=True)
 class Saved:
-    """A number of bytes, and the tensor that takes them."""
+    """A saved tensor: its name and its bytes."""
 
     name: str
     bytes: Fraction
@@ -68,13 +69,13 @@ def tokens(a: Transformer, x: Training) -> Fraction:
 
 
 def shared_tokens(a: Transformer, x: Training) -> Fraction:
-    """Return the tokens on one rank outside attention and feed-forward part, divided by sequence parallelism."""
+    """Return the tokens on a rank outside attention and feed-forward part, which sequence parallelism divides."""
     return tokens(a, x) / (x.tensor if x.sequence_parallel else 1)
 
 
 def boundary(a: Transformer, x: Training) -> Fraction:
-    """Return the bytes of a message between stages: a layer's input, and after an encoder its output as well, which
-    each stage of the decoder passes on (Megatron-core 0.12, schedules.py, get_tensor_shapes).
+    """Return the bytes of a message between stages: a layer's input, and in the decoder also the encoder's output,
+    which each stage passes on (Megatron-core 0.12, schedules.py, get_tensor_shapes).
     """
     return residual(a, x) + encoded(a, x)
 
@@ -112,8 +113,8 @@ def layer(a: Transformer, x: Training, index: int) -> Fraction:
 
 def _by_operation(a: Transformer, x: Training) -> Fraction:
     """Return the bytes that torchtitan keeps with `selective_ac_option = "op"`, in a layer without experts: its input,
-    q, v, what attention and the first matrix of the feed-forward part compute; the output of a gated layer; and over t
-    both outputs that are scattered (torchtitan 0.2.2, distributed/activation_checkpoint.py).
+    q, v, the outputs of attention and of the first matrix of the feed-forward part; the output of a gated layer; and,
+    with tensor parallelism, both scattered outputs (torchtitan 0.2.2, distributed/activation_checkpoint.py).
     """
     queries, f, t = a.heads * a.head_size, a.feed_forward, x.tensor
     inside = Fraction(2 * queries + f, t) + a.head_size * max(Fraction(a.kv_heads, t), Fraction(1))
@@ -135,7 +136,7 @@ def items(a: Transformer, x: Training, index: int) -> tuple[Saved, ...]:
 
 
 def scores(a: Transformer, x: Training) -> Fraction:
-    """Return 5 a s^2 b / t: the softmax's output, and dropout's mask and output; 0 with flash attention."""
+    """Return 5 a s^2 b / t, the bytes of the softmax's output and dropout's mask and output; 0 with flash attention."""
     if x.attention == "flash":
         return Fraction(0)
     each = entry(a, x) + (_mask_bytes(a, x) + entry(a, x) if a.dropout else 0)
@@ -148,7 +149,9 @@ def embedding(a: Transformer, x: Training) -> Fraction:
 
 
 def head(a: Transformer, x: Training) -> Fraction:
-    """Return the inputs of the last norm and the head, and the fp32 logits: 4 s b h / t (1 + V / h), section 4.3."""
+    """Return the bytes of the inputs of the last norm and of the head, and of the fp32 logits: 4 s b h / t (1 + V / h),
+    section 4.3.
+    """
     return 2 * residual(a, x) + logits(a, x, 4)
 
 
@@ -173,7 +176,7 @@ def stored(a: Transformer, x: Training, index: int) -> Fraction:
     weight of a layer.
 
     This is what torch's split backward keeps: 22 of 34 s b h for a GPT, or 22 of 32 without dropout. On the first stage
-    I does nothing, and W is the whole backward. A layer that I recomputes is kept too, as if it had been saved.
+    I does nothing, and W is the whole backward. The tensors that I recomputes are kept too, as if they had been saved.
     """
     again = _again(a, x, index) if x.recompute in ("full", "operations") else Fraction(0)
     outputs, a = _outputs(a, x, index), a.at(index)
@@ -207,7 +210,7 @@ def factors(
 
 
 def by_stage(a: Transformer, x: Training, stages: int) -> tuple[StageBytes, ...]:
-    """Return the activations of every stage.
+    """Return the activation bytes of every stage.
 
     Raises:
         PipeschedError: PS235.
@@ -246,7 +249,9 @@ def _stage(
 
 @dataclass(frozen=True)
 class _Layer:
-    """The bytes of a layer: saved from F, stored from I to W, the most that an F makes, working in a B and in an I."""
+    """The bytes of a layer. saved: kept after F. stored: kept from I to W. most: made by an F. whole, inner: the
+    temporary bytes of a B and of an I.
+    """
 
     saved: Fraction
     stored: Fraction
@@ -318,7 +323,9 @@ def _cross(a: Transformer, x: Training) -> Iterator[Saved]:
 
 
 def _projected(a: Transformer, x: Training) -> Fraction:
-    """Return the entries of q, k and v of a layer on a rank; a decoder has a second q, and k and v of the encoder."""
+    """Return the number of entries of q, k and v in a layer on a rank; a decoder has a second q, and k and v of the
+    encoder.
+    """
     own = tokens(a, x) * _heads(a, x)
     if a.encoder is None:
         return own
@@ -334,7 +341,7 @@ def _norm(a: Transformer, x: Training) -> Fraction:
 
 
 def _heads(a: Transformer, x: Training) -> Fraction:
-    """Return the entries of q, k and v per token on a rank; each key-value head is on at least one rank."""
+    """Return the number of entries of q, k and v per token on a rank; each key-value head is on at least one rank."""
     t = x.tensor
     if x.kernels in OWN and a.latent is None:
         return Fraction(3 * a.heads * a.head_size, t)
@@ -365,7 +372,7 @@ def _experts(a: Transformer, x: Training) -> Iterator[Saved]:
 
 
 def _inside(a: Transformer, x: Training) -> int:
-    """Return the tensors of the inner size that the feed-forward part keeps: gate, value, product, and torch's SiLU."""
+    """Count the tensors of the inner size that the feed-forward part keeps: gate, value, product, and torch's SiLU."""
     if not a.gated:
         return 1 if a.relu else 2
     return 4 if x.kernels in OWN else 3
@@ -377,7 +384,7 @@ def _apart(x: Training) -> int:
 
 
 def _outputs(a: Transformer, x: Training, index: int) -> Fraction:
-    """Return the entries per token that the first feed-forward matrices compute, and that experts return."""
+    """Return the number of entries per token that the first feed-forward matrices compute and that experts return."""
     ways, t = 2 if a.gated else 1, x.tensor
     if not a.has_experts(index):
         return Fraction(ways * a.feed_forward, t)

@@ -26,7 +26,7 @@ class Adapter:
 
 
 def adapters(a: Transformer, x: Training, index: int) -> tuple[Adapter, ...]:
-    """Return the matrices of a layer with adapters; q, k and v, and a gate and its value, are counted separately."""
+    """Return the sizes of a layer's matrices with adapters; q, k and v are separate, as are a gate and its value."""
     return tuple(_adapters(a.at(index), x)) if x.lora else ()
 
 
@@ -49,7 +49,7 @@ def _adapters(a: Transformer, x: Training) -> Iterator[Adapter]:
 
 
 def count(a: Transformer, x: Training, index: int) -> Fraction:
-    """Return the trained parameters of a layer on one rank."""
+    """Return the number of trained parameters of a layer on one rank."""
     return x.lora * sum((one.inner + one.outer for one in adapters(a, x, index)), Fraction(0))
 
 
@@ -59,5 +59,5 @@ def flops(a: Transformer, x: Training, index: int) -> Fraction:
 
 
 def between(a: Transformer, x: Training, index: int) -> Fraction:
-    """Return the entries that adapters of a layer compute between A and B."""
+    """Return the number of entries that the adapters of a layer compute between A and B."""
     return x.lora * sum((one.tokens for one in adapters(a, x, index)), Fraction(0))

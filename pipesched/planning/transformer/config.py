@@ -63,7 +63,7 @@ class Encoder:
     """An encoder in front of the decoder, as in T5: the model's first layers. sequence: the encoder's tokens per
     sequence; 0 means as many as the decoder's.
 
-    The other layers also attend to its output, between their attention and their feed-forward part.
+    The decoder's layers also attend to the encoder's output, between their attention and their feed-forward part.
     """
 
     layers: int
@@ -144,7 +144,7 @@ class Transformer:
         return self.experts is not None and layer >= self.experts.dense_layers
 
     def kind(self, layer: int) -> int:
-        """Return the first layer with the sizes of a given layer, counted from 0."""
+        """Return the index, counted from 0, of the first layer with the same sizes as the given layer."""
         if self.encoder is not None:
             return self.encoder.layers if layer >= self.encoder.layers else 0
         return self.experts.dense_layers if self.experts is not None and self.has_experts(layer) else 0
@@ -179,14 +179,15 @@ def _encoder(a: Transformer) -> Transformer:
 class Training:
     """The training of a transformer. batch: sequences per step over all copies, None if not given.
 
-    optimizer_bytes, gradient_bytes: per parameter. layout: layers by stage, the embedding on the first stage and the
-    head on the last; None: as evenly as possible. keep_outputs: the output of a stage is kept until its backward, as in
-    torch; otherwise it is freed once it is sent, as in Megatron-LM; None: as the trainer does. trainer: a row of
-    `trainers`, whose reserve and host time are used; empty if not given. linears: "fp8" if the products of the layers
-    run at twice the 16-bit rate; their bytes still follow `dtype`. kernels: fused, as Transformer Engine's or compiled;
-    eager, torch's own; cpu, torch's own on a CPU. autocast: parameters in fp32, products in 16 bits. replicas: the
-    number of groups of copies; ZeRO divides inside a group (HSDP). lora: the rank of LoRA's adapters, which alone are
-    trained; 0 trains all parameters. lora_on: the matrices with adapters, one of `ADAPTED`. kept: measured factors.
+    optimizer_bytes, gradient_bytes: bytes per parameter. layout: the number of layers of each stage, with the embedding
+    on the first stage and the head on the last; None: as even as possible. keep_outputs: the output of a stage is kept
+    until its backward, as in torch; otherwise it is freed once it is sent, as in Megatron-LM; None: as the trainer
+    does. trainer: a row of `trainers`, whose reserve and host time are used; empty if not given. linears: "fp8" if the
+    products of the layers run at twice the 16-bit rate; their bytes still follow `dtype`. kernels: fused (Transformer
+    Engine's, or compiled), eager (torch's own) or cpu (torch's own on a CPU). autocast: whether parameters are in fp32
+    and products in 16 bits. replicas: the number of groups of copies; ZeRO divides inside a group (HSDP). lora: the
+    rank of LoRA's adapters, the only trained parameters; 0: all parameters are trained. lora_on: the matrices with
+    adapters, one of `ADAPTED`. kept: measured factors for bytes.
     """
 
     microbatch: int = 1

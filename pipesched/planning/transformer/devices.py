@@ -2,9 +2,9 @@
 
     flops       peak of dense 16-bit matrix products in FLOP/s       memory      bytes
     node        bytes/s that one device sends inside its node        network     bytes/s that it sends to other nodes
-    node_size   devices of a node                                   host        bytes/s between it and host memory
+    node_size   devices of a node                                   host        bytes/s between device and host memory
     hbm         bytes/s of its memory, both directions together      usable      bytes that its driver offers
-    multiprocessors  units over which a product's tiles are spread  gemm        the constant of its products
+    multiprocessors  units over which a product's tiles are spread  gemm        the constant for its products
 
 Bandwidths are for one direction, half of the figure that vendors print. The network bandwidth in a row is for the
 vendor's own node, with one adapter per device. A file has the same keys:
@@ -139,7 +139,7 @@ def read(path: str) -> Device:
     """Return the device with a name in DEVICES, or from a TOML file; ``h100,node_size=4`` changes a key.
 
     Raises:
-        PipeschedError: PS240, unknown device; PS241 to PS243 for errors in the file; PS809.
+        PipeschedError: PS240: the device is unknown; PS241 to PS243: the file has errors; PS809.
     """
     name, *others = [path] if os.path.exists(path) else path.split(",")
     found = _named(name)
@@ -163,7 +163,7 @@ def _other(text: str) -> tuple[str, Fraction | int | str]:
 
 
 def _field(key: str) -> str:
-    """Return the field for a key in a file."""
+    """Return the name of the `Device` field that a key in a file sets."""
     return "gemm" if key == "like" else key
 
 

@@ -85,8 +85,8 @@ def halves(a: Transformer, x: Training, index: int) -> tuple[Fraction, Fraction]
 
 
 def every_second(a: Transformer, t: int) -> tuple[tuple[Fraction | int, Fraction | int], ...]:
-    """Return the rows and columns of the matrices whose products recomputation by operation runs again: of k, of the
-    projection, and the last but one of a gated feed-forward part, or its last.
+    """Return the rows and columns of the matrices whose products recomputation by operation runs again: k, the
+    projection, and the second-to-last matrix of a gated feed-forward part, or the last one without a gate.
     """
     keys, queries, f = a.head_size * max(Fraction(a.kv_heads, t), Fraction(1)), a.heads * a.head_size, a.feed_forward
     return (a.hidden, keys), (Fraction(queries, t), a.hidden), (a.hidden, Fraction(f, t))

@@ -4,7 +4,7 @@ A row has the keys of the sizes, the properties of all models of the family (gat
 that the usual layer lacks (`config.More`). An unknown family, or a setting that would change a counted figure, is
 refused with a message that names it; features that change no parameter and are not counted are listed.
 
-Source: transformers, models/*/configuration_*.py and modeling_*.py, v4.57; keys default to the values of their family.
+Source: transformers, models/*/configuration_*.py and modeling_*.py, v4.57; absent keys have their family's defaults.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ Counts: TypeAlias = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Family:
-    """A family of models. keys: the family's key for each of our sizes, if it differs from `_USUAL`. always: values of
-    our keys that all its models have. more: the parameters that the usual layer lacks. defaults: values of absent keys.
+    """A family of models. keys: the family's key for each of our sizes, if it differs from `_USUAL`. always: our keys
+    with a value that is the same in all models of the family. more: the parameters that the usual layer lacks.
+    defaults: values of absent keys.
 
     experts, latent: whether layers have experts, or latent attention.
     """
@@ -91,12 +92,12 @@ def _llama(x: Counts) -> Mapping[str, int]:
 
 
 def _by_head(x: Counts) -> Mapping[str, int]:
-    """Return the norms of queries and keys, applied to each head with one weight for all heads."""
+    """Count the parameters of query and key norms whose weight all heads share, and of the attention biases, if any."""
     return {"of_attention": 2 * x["head_size"] + (_projected(x) + x["hidden"]) * x["attention_bias"]}
 
 
 def _over_heads(x: Counts) -> Mapping[str, int]:
-    """Return the norms of all queries, and of all keys, of a token."""
+    """Count the parameters of norms over all queries and over all keys of a token."""
     return {"of_attention": (x["heads"] + x["kv_heads"]) * x["head_size"]}
 
 
@@ -229,12 +230,12 @@ def _inner(found: dict[str, object], given: Mapping[str, object], family: Family
 
 
 def values(source: Source, others: Mapping[str, object]) -> tuple[dict[str, object], dict[str, Span], tuple[str, ...]]:
-    """Return the equivalent values of a model's TOML file, their places, and the omitted features. others: values given
-    in addition to the file, which can then omit them.
+    """Return the values that an equivalent TOML file would contain, their places, and the features that are not
+    counted. others: values given in addition to the file, which can then omit them.
 
     Raises:
-        PipeschedError: PS230, not JSON; PS232 if a size is missing; PS233 if a size has a wrong value; PS251 if the
-            model has a feature that is not counted.
+        PipeschedError: PS230: the text is not JSON; PS232: a size is missing; PS233: a size has a wrong value; PS251:
+        the model has a feature that is not counted.
     """
     config = _parsed(source)
     kind = str(config.get("model_type"))
@@ -307,7 +308,7 @@ def _place(source: Source, key: str) -> Span | None:
 
 
 def _completed(found: dict[str, object], given: Config, kind: str) -> None:
-    """Add values that follow from other keys: the type, and the sizes that a family leaves to its class."""
+    """Add values that follow from other keys: the dtype, and the sizes that a family leaves to its class."""
     dtype = str(given.get("dtype", given.get("torch_dtype", "bfloat16")))
     found["model.dtype"] = _DTYPES.get(dtype, "bf16")
     found.setdefault("model.tied", False)

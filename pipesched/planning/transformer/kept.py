@@ -1,7 +1,7 @@
 """Ratios of measured to predicted bytes of layers, as written by ``run --rank R --model M -o FILE``.
 
-layer      kept from F to the backward         stored   kept from I to W on top
-working    temporary bytes of a backward
+layer      kept from F to the backward         stored   also kept from I to W
+working    temporary bytes of a B               split    temporary bytes of an I
 
 [kept]
 layer = 1.38
@@ -26,7 +26,7 @@ MOST = 100
 
 @dataclass(frozen=True)
 class Kept:
-    """The factors in a file."""
+    """The factors in a file. split: for the temporary bytes of an I."""
 
     path: str
     layer: Fraction = Fraction(1)
@@ -42,7 +42,7 @@ def read(path: str) -> Kept:
     """Return the factors in a file.
 
     Raises:
-        PipeschedError: PS230, not TOML; PS233 if it has no factors or an invalid one; PS809.
+        PipeschedError: PS230: the file is not TOML; PS233: it has no factors, or an invalid one; PS809.
     """
     source = inputs.read_path(path)
     values, _ = toml.read(source, PlanningCode.MODEL_SYNTAX, toml.exact)
@@ -57,6 +57,6 @@ def read(path: str) -> Kept:
 
 
 def table(factors: Sequence[Fraction | None]) -> list[str]:
-    """Return the lines of factors; a factor that was not measured is omitted."""
+    """Return the lines of a file with these factors; a factor that was not measured is omitted."""
     said = zip(NAMES, factors, strict=True)
     return ["[kept]", *(f"{name} = {float(value):.4f}" for name, value in said if value is not None)]

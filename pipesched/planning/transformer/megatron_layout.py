@@ -38,7 +38,9 @@ def layout_of(counts: Sequence[int]) -> str:
 
 @dataclass(frozen=True)
 class Layout:
-    """The stages on a number of ranks, and the model's layers; None if unknown."""
+    """The stages of a layout on `ranks` ranks. layers, predicted: the model's numbers of layers and of prediction
+    layers; None if unknown.
+    """
 
     stages: list[str]
     ranks: int
@@ -52,11 +54,11 @@ class Layout:
 
     @property
     def predicting(self) -> list[int]:
-        """The stages that contain an m."""
+        """The indices of the stages that contain an m."""
         return [number for number, stage in enumerate(self.stages) if "m" in stage]
 
     def ends(self, letter: str, end: str) -> bool:
-        """Return True if the letter occurs only at this end."""
+        """Return True if `end`, the first or last of all letters, is this letter and is its only occurrence."""
         return end == letter and self.letters.count(letter) == 1
 
 
@@ -81,7 +83,7 @@ _RULES: tuple[tuple[Callable[[Layout], object], Callable[[Layout], str]], ...] =
 
 
 def _in_one_last(x: Layout) -> bool:
-    """Return True if all prediction layers (`m`) are in one stage of a last chunk."""
+    """Return True if all prediction layers (`m`) are in one stage, which is the last chunk of its rank."""
     return len(x.predicting) <= 1 and all(number >= len(x.stages) - x.ranks for number in x.predicting)
 
 

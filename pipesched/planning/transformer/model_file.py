@@ -9,7 +9,7 @@
                                   expert = 1            e: ranks that share the experts
     [model.experts]               zero = 1              0 nothing, 1 optimizer, 2 gradients too, 3 parameters too
     [model.latent]                recompute = "none"    none, selective, operations, full
-    [model.encoder]               layers = 12           of the model's layers the first ones; sequence = 512
+    [model.encoder]               layers = 12           the first of the model's layers; sequence = 512
 
 Every wrong value is reported as a finding at its line.
 """
@@ -87,7 +87,7 @@ _LAYERS = _Kind(
 
 
 def _layers(value: object) -> tuple[int, ...] | None:
-    """Return the layers of each stage; None if the value is not a layout, or has a prediction layer."""
+    """Return the number of layers of each stage; None if the value is not a layout, or has a prediction layer."""
     if isinstance(value, str):
         stages = stages_of(value)
         every = "".join(stages)
@@ -155,7 +155,7 @@ _NOT_PLANNED: Mapping[str, str] = {
 
 
 def _keys() -> Iterator[tuple[str, _Kind, bool]]:
-    """Yield every key of a file, its kind, and whether its section requires it."""
+    """Yield each possible key, the requirement on its value, and whether its section requires the key."""
     for section, noun in _SECTIONS.items():
         for one in fields(noun):
             if one.name not in _NOT_WRITTEN:
@@ -174,7 +174,7 @@ def built_in() -> list[str]:
 
 
 def read(path: str) -> Trained:
-    """Return the model from a TOML file or a ``config.json`` of Hugging Face, or by a name in `built_in`;
+    """Return the model in a TOML file or a ``config.json`` of Hugging Face, or a built-in model by its name;
     ``NAME,tensor=8,zero=1`` changes keys of its training, ``NAME,sequence=8192`` sizes of the model.
 
     Raises:
@@ -199,7 +199,7 @@ def _other(text: str) -> tuple[str, object]:
 
 
 def source(path: str) -> Source:
-    """Return the text of a file, of the ``config.json`` in a folder, or of a name in `built_in`.
+    """Return the text of a file, of the ``config.json`` in a folder, or of a built-in model's file.
 
     Raises:
         PipeschedError: PS237, PS809.

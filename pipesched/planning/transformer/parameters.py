@@ -1,11 +1,11 @@
 """The parameters of a stage, counted by matrix, in total and on one rank.
 
     embedding        V h, and s h of learned positions        split by t (the vocabulary), not (the positions)
-    attention        q h -> a d,  k and v h -> k d,  a d -> h  split by t; a key-value head is on one rank at least
+    attention        q h -> a d,  k and v h -> k d,  a d -> h  split by t; a key-value head is on at least one rank
     latent           h -> q' -> a (n + r),  h -> c + r,  c -> a (n + v),  a v -> h
     feed-forward     2 h f, gated 3 h f                       split by t
     experts          the same for each expert, and h E of router   split by e, or by t where e is 1
-    norms, biases of what is added up over t                   on every rank
+    norms, and biases added after a sum over t                 on every rank
     encoder          its last norm; each layer of the decoder has a second attention and a third norm
 
 For a GPT, the sum over the layers is, except for the 2 h of the last norm, equation 2 of Narayanan et al., SC 2021: P =
@@ -28,7 +28,9 @@ ALONE = Training()
 
 @dataclass(frozen=True)
 class Part:
-    """A group of parameters: their number, in total and on one rank; whether of experts, and whether trained."""
+    """A group of parameters. count, on_rank: their number in the model and on one rank. of_experts: whether they belong
+    to experts that ranks share. trained: whether they are trained.
+    """
 
     name: str
     count: int
@@ -38,7 +40,7 @@ class Part:
 
 
 def layer(a: Transformer, x: Training, index: int) -> tuple[Part, ...]:
-    """Return the parts of a layer, counted from 0."""
+    """Return the parameters of layer `index`, counted from 0."""
     inner = _experts(a, x) if a.has_experts(index) else (_feed_forward(a, x),)
     more = a.more.of_attention + (a.more.of_router if a.has_experts(index) else a.more.of_feed_forward)
     cross = a.at(index).encoder is not None
@@ -87,7 +89,7 @@ def by_stage(a: Transformer, x: Training, stages: int) -> tuple[tuple[Part, ...]
 
 
 def _trained(a: Transformer, x: Training, parts: tuple[Part, ...], layers: range) -> tuple[Part, ...]:
-    """Return the parts of a stage; with LoRA, also the adapters of its layers, which alone are trained."""
+    """Return the parts of a stage; with LoRA, also the adapters of its layers, the only trained parameters."""
     if not x.lora:
         return parts
     whole, on_rank = (sum(adapters.count(a, way, i) for i in layers) for way in (replace(x, tensor=1), x))
@@ -95,13 +97,13 @@ def _trained(a: Transformer, x: Training, parts: tuple[Part, ...], layers: range
 
 
 def trained(a: Transformer, x: Training) -> int:
-    """Return the parameters that are trained: all, or LoRA's adapters."""
+    """Return the number of trained parameters: all, or only those of LoRA's adapters."""
     (parts,) = by_stage(a, replace(x, tensor=1, layout=None), 1)
     return sum(part.count for part in parts if part.trained)
 
 
 def total(a: Transformer) -> int:
-    """Return the parameters of the model, each counted once."""
+    """Return the number of parameters of the model, each counted once."""
     every = [*embedding(a, ALONE), *head(a, ALONE)[: 1 if a.tied else 2]]
     every += middle(a, ALONE, range(a.layers))
     for index in range(a.layers):
@@ -110,7 +112,9 @@ def total(a: Transformer) -> int:
 
 
 def active(a: Transformer) -> int:
-    """Return the parameters that one token uses, including only the experts that it visits and the shared experts."""
+    """Return the number of parameters that one token uses: of the experts, only those that it visits and the shared
+    ones.
+    """
     if a.experts is None:
         return total(a)
     idle = (a.experts.count - a.experts.per_token) * _expert(a)
@@ -122,19 +126,21 @@ Counts: TypeAlias = tuple[Fraction, Fraction, Fraction]
 
 
 def on_rank(parts: Sequence[Part], *, of_experts: bool | None = None, trained: bool | None = None) -> Fraction:
-    """Return the number of parameters on one rank, of experts only or of other parts, trained or not."""
+    """Return the number of parameters on one rank. of_experts, trained: count only parts with this value; None: any
+    value.
+    """
     own = [part for part in parts if trained in (None, part.trained)]
     return sum((part.on_rank for part in own if of_experts in (None, part.of_experts)), Fraction(0))
 
 
 def counts(parts: Sequence[Part]) -> Counts:
-    """Return the numbers of parameters on one rank."""
+    """Return the numbers of parameters on one rank: trained outside experts, trained in experts, and frozen."""
     one, other = (on_rank(parts, of_experts=kind, trained=True) for kind in (False, True))
     return one, other, on_rank(parts, trained=False)
 
 
 def _norms(a: Transformer, count: int, more: int) -> Part:
-    """Return the parameters of norms over the hidden size, with the addition of `More`."""
+    """Return the parameters of `count` norms over the hidden size, and `more` others."""
     each = count * a.hidden * (2 if a.norm == "layer" else 1) + more
     return Part("norms", each, Fraction(each))
 

@@ -1,4 +1,5 @@
-"""Rules that a transformer and its training must satisfy, as rows (key, condition, message, help); layers per stage.
+"""Rules that a transformer and its training must satisfy, as rows (key, condition, message, help); and the layers of
+each stage.
 
 In a row `a` is the transformer, `x` its training, `s` the number of stages, None if no schedule is known.
 """
@@ -128,7 +129,7 @@ RULES = (
         "training.tensor",
         lambda a, x, s: x.tensor > a.heads,
         lambda a, x, s: f"{x.tensor} ranks share {a.heads} heads",
-        help=lambda a, x, s: f"at most {a.heads}",
+        help=lambda a, x, s: f"use at most {a.heads}",
     ),
     Rule(
         "training.tensor",
@@ -154,7 +155,7 @@ RULES = (
         "training.recompute",
         lambda a, x, s: x.recompute == "operations" and (a.experts or a.latent or a.encoder or x.lora),
         lambda a, x, s: "recomputation by operation is not counted for experts, latent attention, an encoder or LoRA",
-        help=lambda a, x, s: "none, selective or full",
+        help=lambda a, x, s: "use none, selective or full",
     ),
     Rule(
         "training.autocast",

@@ -1,13 +1,13 @@
 """Times of a layer's operations by their shape on a device: products, attention, and memory-bound operations.
 
     product      2 M N K operations at a share of the peak: whole waves of tiles over the multiprocessors, smoothed;
-                 K / (K + k0) for the pipe that fills and drains; less where a size is no multiple of 64; and never
-                 faster than its bytes
-    elementwise  bytes over the bandwidth of the device's memory: norms, residuals, dropout, rotations, the activation
-    attention    two products for each score, causal half of them where no score is stored; stored scores pass memory
+                 K / (K + k0) since the hardware pipeline fills and drains; less if a size is not a multiple of 64; and
+                 at least the time to move its bytes
+    elementwise  bytes divided by the memory bandwidth: norms, residuals, dropout, rotations, the activation
+    attention    two products per score, only the causal half if scores are not stored; stored scores pass memory
     launches     a latency for each kernel
-    fp8          products of the layers at twice the 16-bit rate, after a cast of what enters them, which memory bounds
-    messages     bytes over a share of the link, plus latency; of some kinds only a part shows beside compute
+    fp8          products of the layers at twice the 16-bit rate, after a memory-bound cast of their inputs
+    messages     bytes divided by a share of the link's rate, plus latency; some kinds partly overlap compute
 
 F, I and W have their own operations: a W has only products, so it takes half to three quarters of the time of an F.
 Every operation is rounded to the picosecond, so that sums are whole numbers and the same on every machine.
@@ -116,7 +116,7 @@ def product(m: int, n: int, k: int, count: int, eight: bool, bytes_each: int, on
 
 @dataclass(frozen=True)
 class Layer:
-    """Picoseconds of one layer, the embedding or the head, and one microbatch on one rank. again: the time that
+    """Picoseconds of one layer, the embedding or the head, for one microbatch on one rank. again: the time that
     recomputation adds to an I, with its messages.
 
     tensor, context, experts: messages of a forward that do not overlap compute.
@@ -153,13 +153,13 @@ class _Sum:
             self.moved(4 * tokens * inner * count, 4 * tokens * outer * count)
 
     def moved(self, forward: Fraction | int, input: Fraction | int) -> None:
-        """Add bytes read or written."""
+        """Add the time to read or write these bytes in F and in I."""
         rate = self.on.memory_rate
         self.forward += round(PICO * forward / rate)
         self.input += round(PICO * input / rate)
 
     def launched(self, forward: int, input: int, weights: int) -> None:
-        """Add kernel launches."""
+        """Add the latency of these numbers of kernel launches."""
         self.forward += forward * self.on.launch
         self.input += input * self.on.launch
         self.weights += weights * self.on.launch
@@ -271,7 +271,7 @@ def _elementwise(made: _Sum, a: Transformer, x: Training, n: int, act: int) -> N
 
 
 def _attention(made: _Sum, a: Transformer, x: Training, n: int) -> Picoseconds:
-    """Add the scores and their products; return the time of one of their forwards."""
+    """Add the time of attention to F and to I; return the time of one forward of it."""
     on, c, s, t = made.on, made.on.constants, a.tokens, x.tensor
     size = a.head_size if a.latent is None else a.latent.key + a.latent.rope
     device, wide = on.device, Fraction(made.bytes_each, 2)
@@ -292,8 +292,8 @@ def _attention(made: _Sum, a: Transformer, x: Training, n: int) -> Picoseconds:
 
 
 def _experts(made: _Sum, a: Transformer, x: Training, n: int) -> Picoseconds:
-    """Add the experts to which tokens are sent, spread evenly; return the time of the messages of a forward: within a
-    node at the node's rate, the rest at the network's.
+    """Add the time of the experts, over which tokens are spread evenly; return the time of a forward's messages to
+    experts: within a node at the node's rate, the rest at the network's.
     """
     assert a.experts is not None
     on, own, h, e, t = made.on, a.experts, a.hidden, x.expert, x.tensor
@@ -340,7 +340,7 @@ def _ring(on: Machine, a: Transformer, x: Training, n: int) -> Picoseconds:
 
 @lru_cache(maxsize=1024)
 def embedding(a: Transformer, x: Training, on: Machine) -> Layer:
-    """Return the times of the embedding: rows are read, and gradients are added to them."""
+    """Return the times of the embedding: F reads rows, and W adds gradients to them."""
     moved = round(PICO * token_count(a, x) * a.hidden * 2 / on.memory_rate)
     return Layer(2 * moved, 0, 0 if x.lora else 3 * moved)
 
@@ -356,7 +356,7 @@ def head(a: Transformer, x: Training, on: Machine) -> Layer:
 
 
 def message(a: Transformer, x: Training, on: Machine, link: Fraction) -> Picoseconds:
-    """Return the time of a message between stages over a link. at: the part of the model to which the stage belongs."""
+    """Return the time of a message between stages over a link. a: the part of the model to which the stage belongs."""
     cut = x.tensor if x.sequence_parallel or on.trainer.cuts else 1
     count = token_count(a, x) + (token_count(a.at(0), x) if a.encoder else 0)
     sent = Fraction(a.dtype_bytes * count * a.hidden, cut)
@@ -371,7 +371,7 @@ def step_end(count: Fraction, x: Training, on: Machine) -> Picoseconds:
 
 @dataclass(frozen=True)
 class Stage:
-    """Picoseconds of F, I and W of a stage and one microbatch, and their parts: compute, recomputation, messages over
+    """Picoseconds of F, I and W for one microbatch on a stage, and their parts: compute, recomputation, messages over
     t, over c and to experts.
     """
 

@@ -26,7 +26,7 @@ from pipesched.planning.transformer.trainers import TRAINERS
 
 @dataclass(frozen=True)
 class State:
-    """The bytes on one rank."""
+    """The bytes of parameters, gradients and optimizer state on one rank."""
 
     parameters: Fraction
     gradients: Fraction
@@ -56,16 +56,16 @@ def state(a: Transformer, x: Training, parts: Sequence[Part], *, whole: bool = F
 
 
 def copies(x: Training, *, of_experts: bool = False) -> int:
-    """Return the number of ranks over which ZeRO divides."""
+    """Return the number of ranks over which ZeRO divides the state."""
     whole = x.data * x.context // x.replicas
     return whole * x.tensor // x.expert if of_experts and x.expert > 1 else whole
 
 
 def undivided(a: Transformer, x: Training, stages: int) -> tuple[tuple[Fraction, Fraction], ...]:
-    """Return, by stage, the temporary bytes of its largest layer, or of the embedding or the head: parameters under
-    ZeRO 3, and in a B or a W gradients under ZeRO 2.
+    """Return, for each stage, the temporary bytes of its largest layer, of the embedding or of the head: parameters
+    under ZeRO 3, and gradients, in a B or a W, under ZeRO 2 and 3.
 
-    DeepSpeed gathers less at a time: `stage3_max_live_parameters` and `reduce_bucket_size`, but at least a matrix.
+    DeepSpeed limits both by `stage3_max_live_parameters` and `reduce_bucket_size`, but never below one matrix.
     """
     made, live = [], TRAINERS[x.trainer].live if x.trainer else (0, 0)
     matrix = Fraction(a.hidden * max(a.feed_forward, (a.heads + 2 * a.kv_heads) * a.head_size), x.tensor)

@@ -1,15 +1,15 @@
 """Bytes that one rank sends to the ranks with which it shares a layer, a sequence, experts or gradients.
 
-    tensor       two all-reduces per layer in F and in I, of 2 s b h: 2 (t - 1) / t of it each; likewise under sequence
-                 parallelism, as a reduce-scatter and an all-gather
+    tensor       two all-reduces per layer in F and in I, of 2 s b h bytes: a rank sends 2 (t - 1) / t of each; the
+                 same under sequence parallelism, as a reduce-scatter and an all-gather
     context      keys and values pass c - 1 ranks in F; in I they pass them again, with their gradients
     experts      a token goes to its experts and comes back, in F and in I: (e - 1) / e of them are on other ranks
-    copies       n = d c ranks with the same parameters, (n - 1) / n of them (Rajbhandari et al. 2020, section 7):
+    copies       each of n = d c ranks with equal parameters sends (n - 1) / n of them (Rajbhandari et al. 2020, 7):
         ZeRO 0   gradients are all-reduced once per step: scattered and gathered
              1   gradients are scattered and parameters gathered, once per step
              2   gradients are scattered for every microbatch, parameters gathered once per step
              3   likewise, and parameters are gathered for every F and every backward
-        HSDP     n is that of a group of copies; the shares of gradients are then all-reduced between groups
+        HSDP     n counts the ranks of one group of copies; gradients are then all-reduced between groups
 
 With a pipeline, ZeRO's messages cannot wait for the end of the step. Only messages between copies overlap compute,
 layer by layer, as in FSDP and in Megatron with --overlap-grad-reduce. Messages of recomputation are counted in I. Ranks
@@ -80,7 +80,9 @@ def seconds(x: Training, device: Device, sent: Traffic) -> Fraction:
 
 
 def link(device: Device, ranks: int) -> Fraction:
-    """Return the bandwidth of the slowest group of adjacent ranks: of groups of 3, one spans two nodes of 8."""
+    """Return the bandwidth of the slowest group of adjacent ranks: with groups of 3 and nodes of 8, one group spans two
+    nodes.
+    """
     return device.node if device.node_size % ranks == 0 else device.network
 
 
@@ -121,7 +123,7 @@ def waits(
 
 
 def shares(a: Transformer, x: Training, device: Device) -> Shares:
-    """Return the seconds of one gather and of one scatter between copies, for a parameter of a rank: first a parameter
+    """Return the seconds of one gather and of one scatter between copies, per parameter on a rank: first a parameter
     outside experts, then a parameter of an expert.
     """
     whole, made = x.tensor * x.context * x.data, list[tuple[Fraction, Fraction]]()

@@ -1,11 +1,11 @@
 """The time and memory of a step that depend on the trainer, not on the model or the device.
 
-    host       seconds of the host per layer and microbatch that no shape explains
-    adds       gradients are added up apart from the product that computes them
-    cuts       a message between stages is cut over the ranks of a layer, and put together again behind it
-    overlap    share of the messages between copies that runs beside compute
+    host       seconds per layer and microbatch on the host, in addition to times by shape
+    adds       gradients are added up in a pass of their own, not in the product that computes them
+    cuts       a message between stages is split over the ranks of a layer, and gathered after it
+    overlapped whether messages between copies overlap compute
     zero       ZeRO stages that it runs without a pipeline, and with one
-    reserve    bytes beside the counted tensors: context, communicators, buckets, the allocator's rest
+    reserve    bytes in addition to the counted tensors: context, communicators, buckets, unused memory of the allocator
 
 A reserve is `fixed` bytes, plus the fraction `changing` of the activations and the working set, and the fraction
 `state` of the parameters and gradients. `spread` is one standard deviation of measurements from the reserve; a plan
@@ -26,7 +26,7 @@ GIB = 2**30
 
 @dataclass(frozen=True)
 class Reserve:
-    """Bytes in addition to the counted tensors of a rank. source: the measurements from which they follow."""
+    """Bytes in addition to the counted tensors of a rank. source: the measurements from which the numbers follow."""
 
     fixed: Fraction
     changing: Fraction
@@ -38,8 +38,9 @@ class Reserve:
 @dataclass(frozen=True)
 class Trainer:
     """A trainer. parallel: its reserve if ranks share a layer; sharded: its reserve with ZeRO 3; otherwise `reserve`
-    applies. live: the numbers of parameters and gradients that ZeRO keeps undivided at a time, at least one matrix; 0
-    means one layer. host, flash, between, gathers: names of constants; empty: nothing, or the rate of the link.
+    applies. live: limits on the parameters and on the gradients that are held undivided at a time, never below one
+    matrix; 0: no limit, so the largest layer is held whole. host, flash, between, gathers: names of constants; if
+    empty, the host takes no time and messages have the rate of the link.
 
     zero: the ZeRO stages that it supports without a pipeline, and with one. whole_gradients: whether gradients stay
     undivided by ZeRO until the last backward of a pipeline. keep_outputs: see `Training.keep_outputs`.
@@ -117,7 +118,7 @@ def settled(x: Training) -> Training:
 
 
 def reserve_of(x: Training) -> Reserve | None:
-    """Return the reserve of the trainer; None if it is unknown."""
+    """Return the reserve of the trainer; None without a trainer."""
     if not x.trainer:
         return None
     row = TRAINERS[x.trainer]
@@ -131,6 +132,6 @@ def whole_gradients(x: Training, stages: int) -> bool:
 
 
 def row_of(trainer: str) -> str:
-    """Return the row of a trainer with its release, as ``torchtitan==0.2``; empty if it has none."""
+    """Return the key in `TRAINERS` of a trainer and release such as ``torchtitan==0.2``; empty if there is none."""
     name = trainer.partition("==")[0].strip().lower()
     return "torch" if name == "torchtitan" else name if name in TRAINERS else ""

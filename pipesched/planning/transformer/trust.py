@@ -1,6 +1,6 @@
 """The error bar of a predicted time: the errors of predictions in its class, with each source left out of the fit.
 
-The classes come from constants.toml: dense models, sequences above 16,384 tokens, ZeRO 3 on A100 over nodes, and
+The classes come from constants.toml: dense models, sequences above 16,384 tokens, ZeRO 3 on several nodes of A100, and
 experts. A class whose errors exceed 30 % in one run of ten has no time by shape; a request for one is answered with the
 reason.
 """
@@ -35,7 +35,7 @@ class Trust:
 
 
 def trust(a: Transformer, x: Training, on: Machine | None, gpus: int) -> Trust:
-    """Return the error bar of a time on these GPUs. on: the machine for times by shape; None with an efficiency."""
+    """Return the error bar of a time on `gpus` GPUs. on: the machine for times by shape; None with an efficiency."""
     if on is None:
         return Trust(None, "")
     kind = _kind(a, x, on, gpus)
