@@ -25,10 +25,11 @@ from pipesched.support.record import Record
 
 
 class Copies(Record):
-    """The copies by engine, in the order in which they run.
+    """The copies, grouped by engine, in the order in which they run.
 
-    op: the O or L. after: the operation whose end lets a copy start; waits: the operation that waits for it; -1 for
-    none. first: whether the copy is the first of its engine. start, end: times in ticks, -1 for a copy that never runs.
+    op: the O or L. after: the operation whose end lets a copy start. waits: the operation that waits for the copy. Both
+    are -1 for none. first: whether the copy is the first on its engine. start, end: times in ticks, -1 for a copy that
+    never runs.
     """
 
     op: Ints
@@ -57,7 +58,7 @@ class Copies(Record):
     def joined(
         self, schedule: Schedule, ticks: Ticks, entry: Column, cost: Ints, cut: Ints, waits: Waits
     ) -> tuple[Ints, Ints, Waits]:
-        """Return the lists of operations, followed by one list of copies per engine."""
+        """Return cost, cut and waits of the lists (`Lists`), extended by one list of copies per engine."""
         lengths = ticks.durations(schedule.op[self.op], schedule.stage[self.op], schedule.microbatch[self.op])
         own = len(cost) + np.arange(len(self.op), dtype=PLACE)
         begun, awaited = np.flatnonzero(self.after >= 0), np.flatnonzero(self.waits >= 0)
@@ -70,6 +71,6 @@ class Copies(Record):
 
 
 def _here(schedule: Schedule, op: Ints, other: Ints, *, before: bool) -> Ints:
-    """Return `other`, with -1 where an entry is on another rank than its `op`, or on the wrong side of it."""
+    """Return `other`, with -1 for an entry on another rank than its `op`, or not `before` it (otherwise, after it)."""
     right = (other >= 0) & (schedule.rank[other] == schedule.rank[op]) & ((other < op) if before else (other > op))
     return np.where(right, other, -1)

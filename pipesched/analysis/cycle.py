@@ -12,8 +12,8 @@ def shortest_cycle(nodes: Iterable[int], needs: Callable[[int], list[int]]) -> l
     """Return a shortest cycle reachable from `nodes`, or an empty list.
 
     Each node of the cycle needs the next one, and the last node needs the first. If every node needs only one other
-    node, as ranks do under strict, no cycle is shorter. Otherwise no shorter cycle passes through the nodes of the
-    cycle that the search finds first.
+    node, as ranks do under strict, no other cycle is shorter. Otherwise no shorter cycle passes through the nodes of
+    the cycle that the search finds first.
     """
     found = _some_cycle(nodes, needs)
     best = found

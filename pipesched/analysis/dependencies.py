@@ -4,10 +4,10 @@
     F(0) <- nothing     the last stage's I, B <- its own F
 
 These are the rows of `model.ops`. Each operation has one producer, so the dependency graph consists of the rank orders
-and a single column. Producers on other ranks cost a message; producers on the same rank need only come earlier.
-
-If a file names the stages that are read, an F has a producer per stage that it reads, and a backward one per stage that
-reads its stage. The column has the nearest producer; the others are in a list of further edges, empty for a chain.
+and a single column. A producer on another rank costs a message; a producer on the same rank need only come earlier. If
+a file names the stages that each stage reads, an F has one producer per stage that it reads, and a backward operation
+has one per stage that reads its stage. The column has the nearest producer; a list of further edges has the others, and
+is empty for a chain.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ class Edges(Record):
 
 
 class Dependencies(Record):
-    """The producers of all operations. made: where the result of each (stage, microbatch) is first made, -1 if nowhere,
-    shape (stages * microbatches,). producer: the operation that each operation depends on, -1 if it depends on none or
-    the producer is missing. crosses: whether the producer is on another rank. valid: whether the operation's stage and
-    microbatch are in range. further: additional producers, all of which exist.
+    """The producers of all operations. made: for each kind of result, the first operation that makes it for each
+    (stage, microbatch), -1 for none, shape (stages * microbatches,). producer: the operation that each operation
+    depends on, -1 if it depends on none or the producer is missing. crosses: whether the producer is on another rank.
+    valid: whether the operation's stage and microbatch are in range. further: additional producers, all of which exist.
     """
 
     made: Mapping[Result, Column]
@@ -50,7 +50,7 @@ class Dependencies(Record):
 
     @classmethod
     def of(cls, schedule: Schedule) -> Self:
-        """Return the dependency column of a schedule; O(operations)."""
+        """Return the dependencies of a schedule; O(operations)."""
         stages, microbatches = schedule.stages, schedule.microbatches
         stage, microbatch = schedule.stage, schedule.microbatch
         valid = (stage >= 0) & (stage < stages) & (microbatch >= 0) & (microbatch < microbatches)
@@ -91,7 +91,7 @@ class Dependencies(Record):
         return cls(made, producer, crosses, valid, further)
 
     def edges(self) -> Edges:
-        """Return every producer of every operation, beginning with the one in the column."""
+        """Return all edges, sorted by consumer; for each consumer the producer in the column comes first."""
         consumer = np.flatnonzero(self.producer >= 0).astype(PLACE)
         edges = Edges(self.producer[consumer], consumer, self.crosses[consumer])
         if not len(self.further):
@@ -101,7 +101,7 @@ class Dependencies(Record):
         return _chosen(both, np.argsort(both.consumer, kind="stable"))
 
     def messages(self) -> Edges:
-        """Return the edges that are messages: one for each consumer of a result on another rank."""
+        """Return the edges between ranks; each is one message."""
         if len(self.further):
             return _chosen(found := self.edges(), found.crosses)
         consumer = self.crosses.nonzero()[0].astype(PLACE)
@@ -109,7 +109,7 @@ class Dependencies(Record):
 
 
 def _passed(made: Column, of: int, placement: Placement) -> Column:
-    """Return where each result is made, shape (stages, microbatches); a skipped stage passes its input on."""
+    """Return `made`, shape (stages, microbatches), in which a skipped stage has the result that it passes on."""
     if not placement.left_out or of == SAME:
         return made
     passed, out = made.copy(), placement.table < 0

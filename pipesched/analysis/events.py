@@ -1,9 +1,9 @@
 """A program under a communication model, as lists that wait for each other (`analysis.lists`).
 
 An instruction waits for the one before it, and some instructions wait for messages; a message waits until both of its
-ends have begun, and in some models for other messages. An instruction waits for all of its inputs, never for any one of
-several, so all runs stop at the same instructions (communication theory: Karp and Miller 1966, Kahn 1974), and one run
-finds them.
+ends have begun, and in some models for other messages. An instruction waits for all of its inputs, never for whichever
+of several comes first, so all runs stop at the same instructions (communication theory: Karp and Miller 1966, Kahn
+1974), and one run finds them.
 
     strict      an end completes when both ends have begun; the rank waits for it
     posted      likewise; compute operations wait for their receives, and the end of the list for all sends
@@ -35,8 +35,9 @@ from pipesched.model.schedule import Program
 class Events:
     """The lists of a program: its instructions, followed by the entries of queues with an order of their own.
 
-    late: the time of each message, at both of its ends. head: the instruction at which each one blocks. sources: by
-    message end, the entries after which it begins, -1 for none. done: by message end, an entry that ends no earlier.
+    late: the transfer time of each message, at both of its ends. head: for each instruction, the one at which its rank
+    blocks (see `heads`). sources: for each message end, the entries after which it begins, -1 for none. done: for each
+    message end, an entry that ends no earlier.
     """
 
     def __init__(
@@ -73,7 +74,9 @@ class Events:
 
     @cached_property
     def stops(self) -> tuple[int, ...]:
-        """By rank, the instruction (from 0) that cannot end; the list's length if the list's end waits; else -1."""
+        """For each rank, the step (from 0) that cannot end; the list's length if only its end waits; -1 if the rank
+        ends.
+        """
         start, sends = self.program.start, np.flatnonzero(self.program.sends)
         late = sends[~(self.ran[self.done[sends]] & self.over(sends))]
         steps, length = self._run[1][: self.program.ranks] - start[:-1], np.diff(start)
@@ -81,7 +84,7 @@ class Events:
         return tuple(np.where(finished, -1, steps).tolist())
 
     def over(self, ends: Ints) -> Bools:
-        """Return a mask of the message ends among these that complete."""
+        """Return, for each of these message ends, whether it completes."""
         partner = self.pairing.partner[ends]
         begun = np.all([self.ran[source[side]] for source in self.sources for side in (ends, partner)], axis=0)
         if self.model.kind == "buffered":
@@ -111,7 +114,7 @@ class Events:
         self._waits.append((entry, other, np.broadcast_to(np.int8(0), len(entry)) if late is None else late))
 
     def _meet(self, entry: Column, at: Ints) -> None:
-        """Make entries wait until the messages of these ends complete: forever if the other end is missing."""
+        """Make each entry wait until the message at its end `at` completes: forever if the message has no other end."""
         other = self.pairing.partner[at]
         self._wait(entry[other < 0], entry[other < 0])
         entry, at, other = entry[other >= 0], at[other >= 0], other[other >= 0]
@@ -119,7 +122,7 @@ class Events:
             self._wait(entry, source[end], self.late[at])
 
     def _extend(self, begins: Bools) -> Column:
-        """Append entries, in lists that begin at `begins`."""
+        """Append one entry per item of `begins`, which is True where a list begins; return the new entries."""
         first, count = len(self.cost), len(begins)
         self.cost = np.append(self.cost, np.zeros(count, dtype=np.int64))
         self.cut = np.append(self.cut, [*(first + np.flatnonzero(begins)[1:]), first + count])
@@ -155,7 +158,7 @@ class Events:
 
 
 def heads(program: Program) -> Column:
-    """Return, by instruction, the instruction at which it blocks: the first of its batch or overlap pair, or itself."""
+    """Return, for each instruction, where its rank blocks: at the first of its batch or overlap pair, or at itself."""
     size = len(program)
     joined = program.second.copy()
     if size > 1:
@@ -168,10 +171,10 @@ def heads(program: Program) -> Column:
 
 
 def consumers(program: Program) -> tuple[Ints, Ints]:
-    """Return (message end, instruction that waits for it): computes for their receives, WAIT_SEND for its sends.
+    """Return message ends and the instruction that waits for each: a compute for its receives, WAIT_SEND for its sends.
 
     Each instruction waits for the latest message end before it on its rank with the same result, stage and microbatch.
-    If stages read several stages, it waits for all such ends, and sends to different stages are told apart.
+    If stages read several stages, it waits for all such ends, and sends to different stages are distinguished.
     """
     name = np.maximum(_POSTED[program.op], _AWAITED[program.op])
     at = np.flatnonzero(name >= 0)
@@ -195,7 +198,7 @@ def consumers(program: Program) -> tuple[Ints, Ints]:
 
 
 def _names(kinds: Iterable[Op], sends: Callable[[Op], bool]) -> Ints:
-    """Return, by kind of instruction, the name of the result that it sends, receives or awaits; else -1."""
+    """Return, for each kind of instruction, a number for the result that it sends, receives or awaits, or -1."""
     names = np.full(len(Op), -1, dtype=np.int64)
     for op in kinds:
         names[op] = 2 * op.result + sends(op)

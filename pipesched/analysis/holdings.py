@@ -43,12 +43,11 @@ from pipesched.support.record import Record
 
 
 class Memory(Record):
-    """The memory of a schedule. held: the memory after each operation (for an F, also while it runs), in parts; a part
-    is `part` of the unit.
-
-    kept: the memory after each operation of any kind, in parts. peak_at: by rank, the first operation at which the most
-    is held, -1 for a rank without operations. sizes: the amount that an F of each stage and microbatch holds, in even
-    stages. host: by rank, the most that host memory holds at one time, in the unit; None if nothing is offloaded.
+    """The memory of a schedule. held: the memory while each F runs, and after every other operation. kept: the memory
+    after every operation; less than `held` for an F that frees memory at its end. Both are multiples of `part`, a
+    fraction of the unit. peak_at: for each rank, the first operation at which it holds the most, -1 without operations.
+    sizes: the memory that an F of each stage and microbatch holds; 1 for even stages. host: for each rank, the most
+    that host memory holds at one time, in the unit; None if nothing is offloaded.
     """
 
     schedule: Schedule
@@ -62,7 +61,7 @@ class Memory(Record):
 
     @cached_property
     def peak(self) -> tuple[Fraction, ...]:
-        """The largest number of activations live at once, by rank, in the unit."""
+        """For each rank, the most activations live at once, in the unit."""
         top, bottom = self.part.numerator, self.part.denominator
         return tuple(over(max(int(self.held[i]), 0) * top if i >= 0 else 0, bottom) for i in self.peak_at)
 
@@ -106,8 +105,8 @@ def memory(
 ) -> Memory:
     """Return the running sum of memory on every rank; O(operations).
 
-    sizes: the amount that one F holds, by stage, shape (S,), or by stage and microbatch, in even stages; by default 1.
-    small: likewise, the amount that a recomputed F keeps; by default nothing.
+    sizes: the memory that one F holds, by stage, shape (S,), or by stage and microbatch; 1 (the default) for even
+    stages. small: likewise, the memory that a recomputed F keeps until its R; by default 0.
 
     Raises:
         PipeschedError: PS222: sizes and shares are too fine or too large for sums in 64 bits.
@@ -162,7 +161,7 @@ def _amounts(schedule: Schedule, amounts: Grid, scale: int) -> Ints:
 
 
 def _tops(total: Ints, start: Ints) -> tuple[int, ...]:
-    """Return, by rank, the first entry at which its peak is reached, -1 if it has none."""
+    """Return, for each rank, the first entry at which its peak is reached, -1 for a rank without entries."""
     ends = pairwise(start.tolist())
     return tuple(low + int(total[low:high].argmax()) if high > low else -1 for low, high in ends)
 
@@ -179,7 +178,7 @@ _SMALL = "K is the part of M that an F keeps until its R, such as its input"
 
 
 def _run_again(schedule: Schedule) -> tuple[Ints, Ints]:
-    """Return the F that run again and their R, on stages that keep anything."""
+    """Return the indices of the F that are recomputed, and of the R, on stages that keep activations."""
     if not schedule.has(MAKERS[Result.RECOMPUTED]):
         return schedule.start[:0], schedule.start[:0]
     inside, key = _kept_of(schedule), schedule.key()
@@ -188,14 +187,14 @@ def _run_again(schedule: Schedule) -> tuple[Ints, Ints]:
 
 
 def _kept_of(schedule: Schedule) -> Bools:
-    """Return a mask of the operations that are in range and whose stage keeps anything."""
+    """Return a mask of the operations that are in range and whose stage keeps activations."""
     stage, microbatch = schedule.stage, schedule.microbatch
     inside = (stage >= 0) & (stage < schedule.stages) & (microbatch >= 0) & (microbatch < schedule.microbatches)
     return np.asarray(inside & schedule.keeps[np.where(inside, stage, 0)])
 
 
 class InHand(Record):
-    """By rank, the largest number of messages held, and the first instruction at which it is reached, or -1."""
+    """For each rank, the largest number of buffered messages, and the first instruction at which it is reached, or -1."""
 
     most: tuple[int, ...]
     at: tuple[int, ...]

@@ -70,7 +70,7 @@ def busy(schedule: Schedule, times: Timeline) -> tuple[Ints, Ints]:
 
 
 def idle(schedule: Schedule, times: Timeline, ticks: Ticks) -> Idle:
-    """Return the times of a schedule that finishes."""
+    """Return the work, span and idle times of a schedule that finishes."""
     spent = (tuple(over(x, ticks.scale) for x in row.tolist()) for row in busy(schedule, times))
     return Idle(over(times.makespan, ticks.scale), *spent)
 

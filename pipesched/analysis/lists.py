@@ -41,10 +41,8 @@ _STRETCH = 4096  # entries of a list that the event loop reads at a time
 
 class Lists(Record):
     """Lists of entries, such as the operations of each rank. cost: the cost of each entry.
-    cut: where each list begins.
-
-    inputs: columns with the entry that each entry waits for, and its delay or None; the entry len(cost) ends at 0.
-    further: the other inputs, for entries that wait for several.
+    cut: the first entry of each list, and the end. inputs: up to four columns with an entry that each entry waits for,
+    len(cost) for none, each with a column of delays or None. further: the other inputs of entries that have more.
     """
 
     cost: Ints
@@ -80,9 +78,9 @@ Runner: TypeAlias = Callable[[Lists], tuple[Ints, Column, Ints]]
 
 
 def run(lists: Lists, *, rounds: bool = True) -> tuple[Ints, Column, Ints]:
-    """Return the end and the turn of every entry, -1 if it never runs, and the position at which each list stopped.
-
-    rounds: whether a turn may be the number of a round.
+    """Return the end and the turn of every entry, -1 if it never runs, and the entry at which each list stopped. The
+    turn of an entry is larger than the turns of the entries that it waits for. rounds: whether entries of different
+    lists may have the same turn.
     """
     many = len(lists.cut) - 1 in ROUNDS and not len(lists.further[0])
     return run_rounds(lists) if rounds and many else run_events(lists)
@@ -91,7 +89,7 @@ def run(lists: Lists, *, rounds: bool = True) -> tuple[Ints, Column, Ints]:
 def ends_from(least: Ints, lists: Lists) -> Ints:
     """Return the end of every entry of lists without a cycle of waits. least: a lower bound on each end.
 
-    The result is the least ends that satisfy every wait. Ends are raised from `least`, list by list, until all waits
+    The result is the smallest ends that satisfy every wait. Ends are raised from `least`, list by list, until all waits
     are satisfied, which is fast if few entries are late; otherwise the lists are run.
     """
     end = np.append(least, 0)
@@ -115,7 +113,8 @@ def ends_from(least: Ints, lists: Lists) -> Ints:
 
 
 def run_rounds(lists: Lists) -> tuple[Ints, Column, Ints]:
-    """Run rounds: in each, every list runs its next entry if its inputs are ready. No entry may have further inputs.
+    """Run the lists in rounds: in each round, every list runs its next entry if the inputs of that entry are ready. No
+    entry may have further inputs.
 
     The entries of one round are independent, and the number of the round is their turn. Some rounds are run as if no
     list had to wait, and are undone if a list did have to wait. Entries that repeat are run together in one step. If
@@ -163,10 +162,10 @@ def run_rounds(lists: Lists) -> tuple[Ints, Column, Ints]:
 
 def _repeated(lists: Lists, at: Ints, end: Ints, turn: Column, steady: int) -> int:
     """Run the next entries of lists that were in step for `steady` rounds, as long as they repeat earlier entries;
-    return their number per list.
+    return the number of entries run per list.
 
     Entries repeat if they cost the same as the entries one period before, and their inputs are one period later too.
-    They then end one period later, if this is true of the last entries and of the inputs that have already run.
+    They then end later by a constant time, if this is true of the last entries and of the inputs that have already run.
     """
     last, size, cost = lists.cut[lists.cut.searchsorted(at, side="right")], len(lists.cost), lists.cost
     need = lists.inputs[0][0][at[0] : last[0]]
@@ -264,7 +263,7 @@ def run_events(lists: Lists) -> tuple[Ints, Column, Ints]:
 
 
 def _more(lists: Lists) -> dict[int, list[tuple[int, int]]]:
-    """Return the inputs of each entry except the first one."""
+    """Return, for each entry, its inputs except the first one, each as (entry, delay)."""
     found: dict[int, list[tuple[int, int]]] = {}
     for waits in (*(_waits(*column, len(lists.cost)) for column in lists.inputs[1:]), lists.further):
         for entry, producer, delay in zip(*(column.tolist() for column in waits), strict=True):

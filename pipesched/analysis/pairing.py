@@ -40,14 +40,14 @@ class Side(Record):
         return cls(at[order].astype(PLACE), channel[order])
 
     def apart(self, by: int) -> tuple[Column, Column]:
-        """Return the pairs of entries on one channel that are `by` places apart."""
+        """Return the pairs of sends (or receives) that are `by` positions apart on one channel."""
         after = np.flatnonzero(self.place >= by)
         return self.at[after - by], self.at[after]
 
 
 class Pairing(Record):
-    """partner: by send, receive or SYNC, the index of the other end, or -1; shape (instructions,). proved: the clock
-    paired them, so all messages can happen in the order of their instants.
+    """partner: for each send, receive and SYNC, the index of its other end, or -1; shape (instructions,). proved:
+    whether the clock proves the pairing, so that all messages can occur in clock order.
     """
 
     program: Program

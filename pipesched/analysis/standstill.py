@@ -31,7 +31,9 @@ NAMED = 8
 
 
 class Blocked(Value):
-    """A rank that never continues: its instruction and step (from 1); operation: the index in the schedule, or -1."""
+    """A rank that never continues. at: its instruction. step: counted from 1. operation: its index in the schedule, or
+    -1.
+    """
 
     rank: int
     at: str
@@ -44,8 +46,8 @@ class Link(Value):
 
     needs: the instruction that an operation still needs, such as its receive. direction: direction of the message
     between the two ranks: 1 if `other` receives it, -1 if `other` sends it, 0 for a SYNC. queue: whether a posted
-    message of the rank is blocked instead of the rank, which may be elsewhere or finished. places: the indices of the
-    rank's position, its message, and `until` in a program.
+    message is blocked rather than its rank, which may be elsewhere or finished. places: the indices, in the program, of
+    the instruction at which the rank waits, of its message, and of `until`.
     """
 
     blocked: Blocked
@@ -96,7 +98,7 @@ class Standstill(Record):
 
     @property
     def waiting(self) -> tuple[Blocked, ...]:
-        """Each rank that waits, or whose queue waits, by rank; the ranks of the cycle wait as in the cycle."""
+        """The ranks that wait, or whose queue waits, in rank order; ranks of the cycle are described as in `cycle`."""
         by_rank = {x.rank: x for x in self.blocked}
         by_rank |= {link.blocked.rank: link.blocked for link in reversed(self.cycle)}
         return tuple(by_rank[rank] for rank in sorted(by_rank))
@@ -139,7 +141,7 @@ def of_orders(schedule: Schedule, dependencies: Dependencies, times: Timeline) -
 
 
 def compute_cycle(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> list[tuple[int, int]]:
-    """Return a shortest cycle of ranks: the operation that each rank cannot run, and the producer that it needs."""
+    """Return a shortest cycle of ranks: for each rank, the operation that it cannot run and the producer that it lacks."""
     missing = {rank: _missing(schedule, dependencies, times, i) for rank, i in enumerate(times.stuck) if i >= 0}
     ranks = shortest_cycle(missing, lambda rank: [int(schedule.rank[producer]) for _, producer in missing[rank]])
     lowest = ranks.index(min(ranks)) if ranks else 0
@@ -159,7 +161,7 @@ def cut(dependencies: Dependencies, ran: Bools) -> Dependencies:
 
 
 def _missing(schedule: Schedule, dependencies: Dependencies, times: Timeline, index: int) -> list[tuple[int, int]]:
-    """Return (part, producer) for each input of a slot that never arrives."""
+    """Return (operation, producer) for each input that never arrives at the slot of `index`."""
     parts = [index]
     if index + 1 < len(schedule) and schedule.joined[index + 1]:
         parts.append(index + 1)
@@ -188,8 +190,8 @@ class _Cycle:
     """The cycle of a stopped program, contracted to its steps from rank to rank.
 
     Nodes are positions of ranks (an instruction, or len(program) + rank at the end of a list) and messages that
-    never complete (len(program) + ranks + their first end; under ``buffered`` each end is one). Nodes from `between` on
-    are queued batches.
+    never complete (len(program) + ranks + their first end; under ``buffered`` each end is a node). Nodes from `between`
+    on are queued batches.
     """
 
     def __init__(self, events: Events) -> None:
@@ -235,7 +237,7 @@ class _Cycle:
         return [x for low, high in bounds for x in [[]] * int(begins[low]) + [ends[low:high].tolist()]]
 
     def _behind(self, elements: list[list[int]]) -> Iterator[tuple[int, int]]:
-        """Yield the message ends that wait for others in their queue or buffer, each with one of the others."""
+        """Yield pairs of message ends: an end that waits in its queue or buffer, and an end that it waits for."""
         pairing, model = self.events.pairing, self.events.model
         if model.kind == "buffered":
             sends = np.flatnonzero(self.program.sends & (pairing.partner >= 0))
@@ -300,7 +302,7 @@ class _Cycle:
         return ranks
 
     def _queue_rank(self, node: int, after: int, stay: int) -> int:
-        """Return a rank with a queue in which `after` is before `node`; `stay`, if it has such a queue."""
+        """Return a rank with a queue in which `after` is before `node`: `stay` if this rank has such a queue."""
         rank, head = self.program.rank, self.events.head
         mine = {int(rank[i]): int(head[i]) for i in self.members(node)}
         before = {int(rank[i]) for i in self.members(after) if head[i] < mine.get(int(rank[i]), 0)}

@@ -81,7 +81,7 @@ def least_capacity(program: Program, pairing: Pairing | None = None) -> int | No
 
 
 def _run(program: Program, pairing: Pairing, ends: Ints) -> bool:
-    """Run only the messages of a program. Each rank begins its batches and single instructions one after another."""
+    """Return True if all messages complete; ranks begin their batches and single instructions one after another."""
     head = heads(program)[ends]
     fresh = np.flatnonzero(np.diff(head, prepend=-1))
     number = np.full(len(program), -1, dtype=np.int64)

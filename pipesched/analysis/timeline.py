@@ -34,9 +34,9 @@ class Timeline(Record):
     """The times of a schedule. start, end: times in ticks, shape (operations,), equal for both parts of a pair; -1 for
     operations that never run.
 
-    turn: the turn in which each operation ran, a topological order. stuck: by rank, the operation at which it stops for
-    good, or -1. copies: the copies that O and L begin; an O or L itself starts and ends at the instant when its rank
-    reaches it.
+    turn: for each operation, a number larger than those of the operations that it waits for. stuck: for each rank, the
+    operation at which it stops for good, or -1. copies: the copies that O and L begin; an O or L itself starts and ends
+    at the instant when its rank reaches it.
     """
 
     start: Ints
@@ -78,7 +78,7 @@ def slot_costs(schedule: Schedule, ticks: Ticks) -> Ints:
 
 
 def costs_used(schedule: Schedule, costs: Costs) -> set[str]:
-    """Return the costs that determine the times: for the kinds that run, for given pairs, and FB if F and B overlap."""
+    """Return the keys of the costs that determine the times: kinds that run, given pairs, and FB if F and B overlap."""
     if not schedule.joined.any():
         return {key for key, some in zip(LETTERS, schedule.counts, strict=True) if some}
     count, used = np.array(schedule.counts), set()
@@ -99,7 +99,7 @@ def paired(schedule: Schedule, key: str) -> Bools:
 def entries(
     schedule: Schedule, dependencies: Dependencies, ticks: Ticks, copies: Copies | None
 ) -> tuple[Column, Ints, Ints, Waits]:
-    """Return the slot of each operation, and the costs, lists and waits of all slots, with the copies after them."""
+    """Return the slot of each operation, and cost, cut and waits (`Lists`) of all slots, followed by the copies."""
     cost, cut, found = slot_costs(schedule, ticks), schedule.start, dependencies.messages()
     delay = ticks.delays(schedule.stage[found.producer], schedule.microbatch[found.producer])
     slot, waits = np.arange(len(schedule), dtype=PLACE), (found.consumer, found.producer, delay)
@@ -111,7 +111,7 @@ def entries(
 
 
 def timeline(schedule: Schedule, dependencies: Dependencies, ticks: Ticks, plainly: Runner = run) -> Timeline:
-    """Run the schedule once, greedily; O(operations). plainly: ignore copies and further inputs."""
+    """Run the schedule once, greedily; O(operations). plainly: the runner if there are no copies or further inputs."""
     copies = Copies.of(schedule, dependencies)
     slot, cost, cut, waits = entries(schedule, dependencies, ticks, copies)
     slots = schedule.slots

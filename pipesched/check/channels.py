@@ -122,7 +122,7 @@ def _again(program: Program) -> Iterator[Diagnostic]:
 
 
 def _unmatched(program: Program, pairing: Pairing) -> Iterator[Diagnostic]:
-    """Yield the messages that only one side lists, and the surplus ends if one side lists a message more often."""
+    """Yield the messages that only one side lists, or, if there are none, the ends without a partner."""
     sends, receives = np.flatnonzero(program.sends), np.flatnonzero(program.receives)
     sent, received = message_of(program, sends), message_of(program, receives)
     alone = [*sends[~np.isin(sent, received)].tolist(), *receives[~np.isin(received, sent)].tolist()]
@@ -148,7 +148,7 @@ def _unmatched(program: Program, pairing: Pairing) -> Iterator[Diagnostic]:
 
 
 def labels_of(program: Program, pairing: Pairing) -> list[tuple[int, ...]]:
-    """Return the (send, receive) pairs, by position, whose ends carry different messages, in the order of the sends."""
+    """Return the indices (send, receive) of pairs whose ends carry different messages, in the order of the sends."""
     sends = np.flatnonzero(program.sends & (pairing.partner >= 0))
     receives = pairing.partner[sends]
     wrong = message_of(program, sends) != message_of(program, receives)

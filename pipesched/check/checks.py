@@ -19,11 +19,9 @@ from pipesched.schedule_analysis import Analysis
 
 @dataclass(frozen=True, eq=False)
 class Subject(Extended):
-    """The schedule to be judged. torch: the version whose rules apply if `for_torch`; explicit: whether the user named
-    the version.
-
-    written: whether the order is written operation by operation, so that slips are likely. owned: values of extensions,
-    from the options and the reader.
+    """The schedule to be judged. torch: the torch version whose rules apply if `for_torch`. explicit: whether the user
+    named the version. written: whether the order is written operation by operation, so that slips are likely. owned:
+    values that extensions add, from the options and the reader.
     """
 
     analysis: Analysis

@@ -32,7 +32,7 @@ REQUIRED = {
     Op.W: "its weights get no gradient",
     Op.I: "the stages before it get no gradient",
 }
-"""By kind that every stage and microbatch must run, whole or in parts: the consequence if it is missing."""
+"""For each kind that every stage and microbatch must run, as a whole or in parts: the consequence if it is missing."""
 
 LISTED = 8  # most microbatches that a message names
 
@@ -58,7 +58,8 @@ def whole(schedule: Schedule, dependencies: Dependencies, there: Bools | None = 
     """Return True if a quick test shows that no stage is frozen, nothing is recomputed or copied, and nothing is wrong:
     there are as many F, I, W and B as needed, and all the needed ones are present.
 
-    there: a mask of the microbatches of each stage, shape (stages * microbatches,); by default all.
+    there: for each stage and microbatch, whether the microbatch runs the stage, shape (stages * microbatches,); by
+    default all.
     """
     there = np.ones(schedule.stages * schedule.microbatches, dtype=np.bool_) if there is None else there
     wanted, each = int(np.count_nonzero(there)), [Result.ACTIVATION, Result.GRADIENT, Result.WEIGHTS]
@@ -104,7 +105,7 @@ def _rank(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic
 
 
 def _frozen(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
-    """Yield the needless backwards of frozen stages."""
+    """Yield the needless backward operations of frozen stages."""
     placement = schedule.placement
     if not placement.frozen:
         return
@@ -206,7 +207,7 @@ def _copied(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnost
 
 
 def _lacks(schedule: Schedule, dependencies: Dependencies, op: Op) -> Bools:
-    """Return a mask by (stage, microbatch): the results of this kind are missing, but not all results of a B."""
+    """Return a mask by (stage, microbatch): the results of this kind are missing, but not those of a whole B."""
     wants, m = schedule.placement.wants, schedule.microbatches
 
     def missing(op: Op) -> Bools:
@@ -227,7 +228,7 @@ def _listed(microbatches: list[int]) -> str:
 
 
 def _near(schedule: Schedule, dependencies: Dependencies, key: int) -> tuple[Label, ...]:
-    """Return labels at the related operations of the same stage and microbatch."""
+    """Return a label at the backward, or else at the F, of the same stage and microbatch, if there is one."""
     backward, forward = (int(dependencies.made[result][key]) for result in (Result.GRADIENT, Result.ACTIVATION))
     return labels(schedule, (backward, "its backward runs here"), (forward, "its F runs here"))[:1]
 

@@ -68,7 +68,7 @@ _OF_ACTIVATIONS = [op for op in COMPUTES if op.kind.own is Result.ACTIVATION]
 
 
 def _late(schedule: Schedule, at: Ints, before: Ints, found: dict[int, int]) -> None:
-    """Record operations whose producer comes later on the same rank, in another slot."""
+    """Record in `found` the operations whose producer comes later on the same rank."""
     behind = np.flatnonzero(before > at)
     at, before = at[behind], before[behind]
     late = schedule.rank[before] == schedule.rank[at]

@@ -79,7 +79,7 @@ def others(own: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def known_as(name: str) -> str | None:
-    """Return the library schedule that an alias means, None for its own name."""
+    """Return the library schedule that has this name or alias, or None."""
     asked, files = plain(name), built_in()
     row = next((row for row in ROWS if is_in(asked, row)), ())
     return next((own for own in files if plain(own) == asked), None) or next((x for x in files if is_in(x, row)), None)
@@ -91,7 +91,7 @@ def is_in(name: str, row: tuple[str, ...]) -> bool:
 
 
 def taken_for(name: str) -> str | None:
-    """Return the remark on an alias, or None for the schedule's own name in any spelling."""
+    """Return the remark on an alias, or None for an unknown name and for the schedule's own name in any spelling."""
     own = known_as(name)
     if own is None or plain(own) == plain(name):
         return None

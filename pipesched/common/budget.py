@@ -8,7 +8,7 @@ EACH, SPARE = 4, 100_000
 
 
 class Budget:
-    """The units of work that a file of this many bytes may take."""
+    """The units of work that reading a file of `size` bytes may take."""
 
     def __init__(self, size: int, each: int = EACH) -> None:
         self.left = self.units = each * size + SPARE

@@ -38,7 +38,7 @@ _LISTED = 8  # most ranks that a message names
 
 @dataclass(frozen=True)
 class Found:
-    """A feature of one schedule. why: the text for a refusal. at: its first operation, or -1."""
+    """A feature found in a schedule. why: the text of a refusal. at: the first operation with the feature, or -1."""
 
     why: str
     at: int = -1
@@ -46,7 +46,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Feature:
-    """A row of the table of features. find: returns the feature of a schedule at these costs, or None."""
+    """A row of the table of features. find: returns what it finds in a schedule at given costs, or None."""
 
     name: str
     find: Callable[[Schedule, Costs], Found | None]
@@ -118,8 +118,8 @@ class Consumer:
     """A reader of schedules that supports some features and refuses the rest.
 
     title, verb: in "`title` cannot `verb` 1f1b: it has frozen stages: 0". code: the code of the refusal. kinds: the
-    supported kinds of operations. knows: the features. because: by feature, the reason why the consumer does not
-    support it. helps: by feature, the remedy, if it is not `help`.
+    supported kinds of operations. knows: the supported features. because: by feature, the reason why the consumer does
+    not support it. helps: by feature, the remedy where it differs from `help`.
     """
 
     title: str

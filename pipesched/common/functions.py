@@ -21,10 +21,10 @@ class Unknown(Exception):
 
 
 def found(name: str, folders: Sequence[str] = ()) -> tuple[ModuleType, object]:
-    """Return the module and attribute of a name: from a file, or a module looked up in these folders first.
+    """Return the module and the attribute that a name denotes; a module is looked up in `folders` first.
 
     Raises:
-        Unknown: if there is no such attribute, or the name contains none.
+        Unknown: if there is no such attribute, or the name has no ``:function``.
     """
     path, _, attribute = name.rpartition(":")
     if not path or not attribute.isidentifier():

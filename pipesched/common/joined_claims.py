@@ -75,13 +75,13 @@ def _times(a: Values, b: Values) -> Values:
 
 
 def _crossed(a: Number, b: Number) -> tuple[Values, Values]:
-    """Return two numbers as multiples of one fraction."""
+    """Return the numerators of two numbers over a common denominator."""
     same = a.below is b.below
     return (a.above, b.above) if same else (_times(a.above, b.below), _times(b.above, a.below))
 
 
 def _below(a: Number, b: Number) -> Values:
-    """Return the denominator of the multiples that `_crossed` returns."""
+    """Return the common denominator of the numerators that `_crossed` returns."""
     return a.below if a.below is b.below else _times(a.below, b.below)
 
 
@@ -97,10 +97,9 @@ def _quotient(a: Number, b: Number) -> Number:
 
 
 class Facts(Record):
-    """The times and peaks of schedules. ranks: where the ranks of each schedule begin, and where the last ones end.
-
-    makespans: by schedule, in ticks of 1 / scale. spans, work: by rank, in the same ticks. peaks: by rank, in the unit
-    of the rank's schedule.
+    """The times and peaks of schedules. ranks: the first rank of each schedule, and the end. makespans: for each
+    schedule, in ticks of 1 / scale. spans, work: for each rank, in the same ticks. peaks: for each rank, in multiples
+    of `units` of the schedule.
     """
 
     ranks: Ints
@@ -112,7 +111,7 @@ class Facts(Record):
     units: Number
 
     def of(self, schedules: Sequence[int]) -> Facts:
-        """Return the facts of some of these schedules."""
+        """Return the facts of the schedules at these indices."""
         at = np.concatenate([np.arange(*self.ranks[x : x + 2]) for x in schedules])
         ranks = np.append(0, np.diff(self.ranks)[schedules].cumsum())
         spans, work, peaks = (x[at] for x in (self.spans, self.work, self.peaks))
@@ -142,7 +141,7 @@ class Facts(Record):
         return known, Number(_ONE, _ONE if self.scale == 1 else one(self.scale))
 
     def value(self, name: str) -> Number:
-        """Return a fact for each schedule; for a fact by rank, its largest value."""
+        """Return a fact for each schedule; a fact by rank has its largest value over the ranks."""
         if found := self.by_rank(name):
             known, unit = found
             return Number(_times(column(np.maximum.reduceat(known, self.ranks[:-1])), unit.above), unit.below)
@@ -186,7 +185,9 @@ class Cases(Record):
         return fractions([x for x in found if x is not None])
 
     def may_have(self, claims: Sequence[Claim], operations: Sequence[int]) -> bool:
-        """Return True if each cost in the claims is one number, and every budget suffices to judge them one by one."""
+        """Return True if each cost in the claims is one number, and every budget suffices to judge the claims
+        separately.
+        """
         known, keys = {id(x): x for x in self.costs}.values(), {key for claim in claims for key in claim.costs}
         if any(costs.scalar(key) is None for costs in known for key in keys):
             return False
@@ -223,7 +224,7 @@ class Lanes(Record):
         return Lanes(self.of, self.variables, self.schedule[kept], at)
 
     def boolean(self, node: ast.Expression) -> Bools:
-        """Return whether an expression is true in each case."""
+        """Return, for each case, whether an expression is true."""
         found = self.term(node)
         assert isinstance(found, Values)
         return np.broadcast_to(np.asarray(found.of, dtype=np.bool_), len(self.schedule))
@@ -309,7 +310,7 @@ class Lanes(Record):
 
 
 def judge(made: Sequence[Examination], facts: Facts) -> None:
-    """Give each examination its verdicts on the claims of the common file, unless it must be judged by itself."""
+    """Store the verdicts on the claims of the common file in each examination, unless it must be judged separately."""
     units = [unit for one in made if (unit := one.loaded.unit) is not None]
     cases, claims = Cases([x.names for x in units], [x.analysis.costs for x in made], facts), units[0].checked.claims
     if not claims or not cases.may_have(claims, [len(x.schedule) for x in units]):

@@ -19,7 +19,7 @@ _A_LOOK = 1000  # operations allowed when only lets and requirements are run
 
 
 def takes(file: Checked, parameters: Mapping[str, Value]) -> bool:
-    """Return True if a size satisfies the requirements of a file; its placement and order are not run."""
+    """Return True if a size satisfies the requirements of a file; its placement and order are not evaluated."""
     names = Names(Budget.of(_A_LOOK), file.code)
     with suppress(PipeschedError), reported(file.file.span.source):
         parameters_of(file, parameters, names, _A_LOOK)
@@ -31,7 +31,7 @@ def placement_at(file: Checked, parameters: Mapping[str, Value], *, max_ops: int
     """Return the placement of a checked file at a size, without running its order.
 
     Raises:
-        PipeschedError: PS2xx: the evaluation fails, with the place.
+        PipeschedError: PS2xx: the evaluation fails; the finding shows the place.
     """
     with reported(file.file.span.source):
         return evaluated(file, parameters, max_ops)[2]
@@ -44,7 +44,8 @@ def sized(
     placed: Callable[[Placement], bool] = lambda _: True,
     max_ops: int = MAX_OPS,
 ) -> Schedule | None:
-    """Return a .ps file at the given sizes that it takes as parameters, None if it does not accept them.
+    """Return the schedule of a .ps file at those of the given sizes that are its parameters, or None if it refuses
+    them.
 
     placed: returns True for an acceptable placement; orders with other placements are not expanded.
     """

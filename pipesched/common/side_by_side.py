@@ -62,7 +62,7 @@ def reports(asked: Iterable[Asked]) -> Iterator[Report]:
 
 
 def _few(asked: Iterable[Asked]) -> Iterator[list[tuple[Report | Examination, Source | Report, Options]]]:
-    """Yield the examination of each file and size in turn, or a report if the file cannot be examined."""
+    """Yield lists of (examination, source, options), with a report instead of the examination if it is impossible."""
     few, operations, begin = list[tuple[Report | Examination, Source | Report, Options]](), 0, monotonic()
     for source, options in asked:
         few.append((found := examined(source, options), source, options))
@@ -100,7 +100,7 @@ def settled(asked: Iterable[Kept], of: Callable[[Kept], Examination | None]) -> 
 
 
 def _small(one: Examination) -> bool:
-    """Return True if the schedule may be joined with others, and its options apply to it."""
+    """Return True if the schedule may be joined with others, and its costs are valid."""
     schedule = one.loaded.schedule
     if schedule.program is not None or not 0 < len(schedule) <= SMALL or schedule.placement.routes > 2:
         return False
@@ -136,7 +136,7 @@ def _apart(alike: list[Examination]) -> Iterator[list[Examination]]:
 
 
 class Beside(Placement):
-    """Stages of several schedules; none reads another's. first: where those of each schedule begin, and the end."""
+    """Stages of several schedules, which do not read each other. first: the first stage of each schedule, and the end."""
 
     first: Ints = field(kw_only=True)
 
@@ -149,7 +149,7 @@ class Beside(Placement):
 
 
 class Together(Record):
-    """Joined schedules. ops, ranks, stages: where those of each schedule begin, and where the last ones end."""
+    """Joined schedules. ops, ranks, stages: the index of the first one of each schedule, and the total number."""
 
     made: Sequence[Examination]
     parts: Sequence[Analysis]
@@ -207,7 +207,7 @@ class Together(Record):
         return Costs({key: _by_stage([x[key] for x in given], stages) for key in first.given})
 
     def settle(self) -> None:
-        """Give each schedule its own facts, unless a schedule has errors or the joined times exceed 64 bits."""
+        """Store its facts in each analysis, unless a schedule has errors or the joined times exceed 64 bits."""
         columns = [(self.column("stage"), "stages"), (self.column("microbatch"), "microbatches")]
         if not all(bool(((x >= 0) & (x < self.sizes(most, self.ops))).all()) for x, most in columns):
             return
@@ -221,7 +221,7 @@ class Together(Record):
             return
 
     def _part(self, made: Analysis) -> None:
-        """Give each schedule its part of the joined facts."""
+        """Split the joined facts among the schedules."""
         memory, scale = made.memory, made.ticks.scale
         spans, work = busy(made.schedule, made.timeline)
         at = np.array(memory.peak_at)
@@ -285,5 +285,5 @@ def _right(made: Analysis, there: Bools) -> bool:
 
 
 def _ends(lengths: Iterable[int]) -> Ints:
-    """Return where each of several runs begins, and where the last one ends."""
+    """Return the running sums of the lengths, from 0 on."""
     return np.cumsum([0, *lengths], dtype=np.int64)

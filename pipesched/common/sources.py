@@ -23,7 +23,7 @@ _PS = re.compile(r"(\s*(#.*)?\n)*\s*schedule\s[^\n]*\(")
 def named(target: object, sizes: dict[str, Value], *, computes: bool = False) -> tuple[Source, dict[str, Value]]:
     """Return the source and its sizes; for torch schedules with one stage per rank, the library schedule of that name.
 
-    computes: read only the computes of a program.
+    computes: read only the compute operations of a program.
     """
     if isinstance(target, Schedule | Program):
         loaded(target, Options(sizes))
@@ -50,7 +50,7 @@ def loaded(target: Schedule | Program, options: Options) -> Loaded:
 
 
 def alone(target: object) -> Source:
-    """Return the source of a target; if sizes are given, its operations are listed, so that it needs none."""
+    """Return the source of a target; if the target has sizes, the source lists its operations at these sizes."""
     source, sizes = named(target, {})
     return _written(load(source, Options(sizes)).schedule, computes=True) if sizes else source
 

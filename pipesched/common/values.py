@@ -9,7 +9,7 @@ from pipesched.command.values import Not, listed, text
 
 def texts(value: object) -> tuple[str, ...]:
     """Return one string or several as a tuple."""
-    return tuple(map(text, [value] if isinstance(value, str) else listed(value, "a list of texts")))
+    return tuple(map(text, [value] if isinstance(value, str) else listed(value, "a list of strings")))
 
 
 def deviation(value: object) -> Fraction:

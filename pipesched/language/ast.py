@@ -194,9 +194,9 @@ class Stages(Node):
     """The placement of stages.
 
     ``stage s in low .. high on rank e`` (variable and high set) or ``stage low on rank e`` (both None), after ``route
-    NAME:`` if there are several routes, before ``for microbatch a .. b``. reads: the stages that they read, after
-    ``reads``; empty without ``reads``. condition: the one after ``when``; a stage is left out where it is false.
-    family: k and its range in ``route NAME[k] in a .. b:``. microbatch: i in ``for microbatch i in a .. b``.
+    NAME:`` if there are several routes, before ``for microbatch a .. b``. reads: the expressions after ``reads``; empty
+    without ``reads``. condition: the expression after ``when``; a stage is skipped where it is false. family: k and its
+    range in ``route NAME[k] in a .. b:``. microbatch: i in ``for microbatch i in a .. b``.
     """
 
     route: Name | None

@@ -110,7 +110,7 @@ def at_size(
 
 
 def _wanted(checked: Checked, placement: Placement, op: Column, sites: Ints, keys: Ints) -> tuple[Column, Ints]:
-    """Return the kinds as frozen stages run them, and the operations to keep: all needed or named ones."""
+    """Return the kinds, adapted to frozen stages, and the operations to keep: needed, or with a named microbatch."""
     compute = computes(op)
     wanted = np.where(compute, placement.wanted[op * compute, keys // placement.microbatches], -1)
     named = np.array([site.named for site in checked.sites], dtype=np.bool_)[sites]
@@ -120,7 +120,7 @@ def _wanted(checked: Checked, placement: Placement, op: Column, sites: Ints, key
 def evaluated(
     checked: Checked, parameters: Mapping[str, Value], max_ops: int
 ) -> tuple[Names, dict[str, Value], Placement]:
-    """Evaluate everything before the order: the known names, the parameters, the placement."""
+    """Evaluate everything before the order; return the known names, the parameters and the placement."""
     names = Names(Budget.of(max_ops), checked.code)
     values = parameters_of(checked, parameters, names, max_ops)
     if refused := refusal(checked, names):
@@ -129,7 +129,7 @@ def evaluated(
 
 
 def refusal(checked: Checked, names: Names) -> ast.Require | None:
-    """Evaluate lets and requirements, up to the first requirement that is not satisfied."""
+    """Evaluate lets and requirements; return the first requirement that is not satisfied, or None."""
     routes = dict.fromkeys(line.route.id for line in checked.items(ast.Stages) if line.route)
     for number, name in enumerate(routes):
         names[name] = number
@@ -227,7 +227,9 @@ def _slices(checked: Checked, names: Names, placement: Placement) -> int:
             raise fail(Code.SLICES, f"a sequence has {count} slices", label, help="a sequence needs at least one slice")
         if placement.microbatches % count:
             message = f"{placement.microbatches} microbatches do not make a whole number of sequences of {count} slices"
-            raise fail(Code.SLICES, message, label, help="m counts slices: choose a multiple")
+            raise fail(
+                Code.SLICES, message, label, help="m counts slices: choose a multiple of the slices per sequence"
+            )
         cuts = np.flatnonzero(np.diff(placement.route_of)) + 1
         if len(cuts[cuts % count != 0]):
             at = int(cuts[cuts % count != 0][0])
@@ -277,7 +279,7 @@ def _beside(
 
 
 def _costs(checked: Checked, names: Names, placement: Placement) -> Costs:
-    """Return the costs in the file. An error in all entries is reported at the first one."""
+    """Return the costs in the file. An error that concerns all entries is reported at the first one."""
     given: dict[str, Cost] = {}
     stages, microbatches = placement.stages, placement.microbatches
     entries = [entry for item in checked.items(ast.Costs) for entry in item.entries]
@@ -293,7 +295,7 @@ def _costs(checked: Checked, names: Names, placement: Placement) -> Costs:
             cost = Fraction(names.number(entry.value))
         wrong = "given twice" if entry.name in given else "negative" if least(cost) < 0 else ""
         if entry.values and len(entry.values) != stages:
-            wrong = f"a list of {len(entry.values)} for {stages} stages"
+            wrong = f"a list of {len(entry.values)} numbers for {stages} stages"
         if wrong:
             raise fail(Code.COSTS, f"cost {entry.name} is {wrong}", Label(entry.span, "here"))
         given[entry.name] = cost

@@ -31,7 +31,7 @@ Number: TypeAlias = int | Fraction
 
 
 class Halt(Exception):
-    """Raised when a program cannot continue. Its place is that of the calling code."""
+    """Raised when a program cannot continue. Its place is the place of the calling code."""
 
     def __init__(self, code: Code, message: str, label: str, help: str | None = None) -> None:
         super().__init__(message)
@@ -100,7 +100,7 @@ _FUNCTIONS |= {sign: partial(_within, what, OPERATORS[sign][2]) for sign, what i
 class Names:
     """The names that translated code may use, with their values; names of a file have the prefix ``v_``.
 
-    code: the compiled parts of the file, by id.
+    code: the compiled parts of the file, by the id of their node.
     """
 
     budget: Budget
@@ -133,7 +133,7 @@ class Names:
 
 
 class Loop(Record):
-    """A loop of a rank's program: its variable in the running code, and the begin and end of its body."""
+    """A loop of a rank's program: its variable in the running code, and the offsets of the start and end of its body."""
 
     name: str
     start: int

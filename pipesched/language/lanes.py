@@ -55,7 +55,7 @@ class Values(Record):
 
     @property
     def looked_at(self) -> Values:
-        """Return the same values with the tightest bounds."""
+        """The same values with the tightest bounds."""
         return Values(self.of, int(self.of.min()), int(self.of.max())) if self.varies else self
 
 
@@ -209,8 +209,9 @@ class Written(Record):
 class Expansion:
     """Executes the statements of a program over lanes.
 
-    sites: the operation that ends at each offset of the text. weights: the cost of an iteration of a loop, by id.
-    spent: the total cost of all runs. second: the sites of the second parts of pairs; drains: the sites of `drain W`.
+    sites: the operation that ends at each offset of the text. weights: the cost of an iteration of each loop, by the id
+    of its node. spent: the total cost so far. second: the sites of the second parts of pairs; drains: the sites of
+    `drain W`.
     """
 
     def __init__(self, sites: Mapping[int, int], weights: Mapping[int, int]) -> None:
@@ -306,7 +307,7 @@ class Expansion:
 
 
 def _filled(shape: tuple[int, ...], dtype: Any, values: Sequence[Any], runs: Sequence[list[tuple[Any, Any]]]) -> Any:
-    """Return one column for several statements, each with the runs of its entries in it, or None if all are NONE."""
+    """Return one column for several statements, None if all are NONE. runs: the target indices of each statement."""
     if {*map(type, values)} == {NoneType}:
         return None
     column = np.empty(shape, dtype=dtype)
@@ -338,7 +339,7 @@ def counted(parts: Sequence[Written], lanes: int) -> Any:
 
 
 def _runs(begin: Ints, times: Any) -> list[tuple[Any, Any]]:
-    """Return pairs of a target and a source index for the operations of a part, one pair per lane if lanes are long."""
+    """Return pairs of target and source indices for a statement's operations: one, or one per lane if lanes are long."""
     if isinstance(times, int) and times == 1:
         return [(begin, ...)]
     times = times + np.zeros_like(begin)

@@ -34,7 +34,7 @@ Entry: TypeAlias = tuple[int, int]  # chunk and microbatch
 class Turn:
     """The next microbatch of a chunk, for one kind: the smallest at or after `low` that has not run.
 
-    slices: the number per sequence; the last slice comes first. named: the turns of microbatches already run by name.
+    slices: the number of slices per sequence; the last one runs first. named: turns after `next` that have already run.
     """
 
     low: int
@@ -71,8 +71,8 @@ class Turn:
 class Pending:
     """The I of a rank without a W, oldest first: one list for each chunk, and one for all chunks under None.
 
-    It is also used for F without R or O, and O without L. of: the number of missing operations of each chunk and
-    microbatch. slices: the slices per sequence; the last slice comes first.
+    It is also used for F without R or O, and O without L. of: for each chunk and for None, the number of missing
+    operations of each (chunk, microbatch). slices: the number of slices per sequence; the last one runs first.
     """
 
     def __init__(self, chunks: int = 1, slices: int = 1) -> None:
@@ -99,7 +99,7 @@ class Pending:
             self.of[entry[0]].pop(entry, None)
 
     def oldest(self, chunk: int | None) -> Entry | None:
-        """Return chunk and microbatch of the oldest pending I, or of the last pending slice of its sequence."""
+        """Return the chunk and the microbatch of the oldest pending I, or of the last pending slice of its sequence."""
         for entry in self.of[chunk]:
             if self.slices == 1:
                 return entry
@@ -125,7 +125,7 @@ class Rule(NamedTuple):
 
 def _chunks(placement: Placement, rank: int) -> tuple[dict[Entry, int], list[tuple[int, int, int]], list[set[int]]]:
     """Return the chunk of each route and stage on a rank; the first microbatch, the end and the stage of each chunk;
-    and the microbatches in the range that the chunk does not run.
+    and, for each chunk, the microbatches in its range that it does not run.
     """
     ways = {at: (placement.shared[at[0]], at[1]) if placement.shared else at for at in placement.chunks(rank)}
     taken: dict[Entry, list[Entry]] = {way: [] for way in sorted({*ways.values()})}
@@ -139,12 +139,12 @@ def _chunks(placement: Placement, rank: int) -> tuple[dict[Entry, int], list[tup
 
 
 class Emitter:
-    """The operations of one rank. limit: the largest number of operations. letters: the allowed kinds.
+    """The operations of one rank. limit: the largest number of operations. letters: the kinds in the file.
 
     chunks: (first microbatch, end, stage) of every chunk; others: microbatches in its range that it does not run.
     sites, keys: the sites and keys of the written operations; second: positions of the second parts of overlap pairs.
-    rules: the lines of a `greedy`; holds: the memory held by each chunk at the current rule, in multiples of `part` of
-    the unit of peaks.
+    rules: the lines of a `greedy`; holds: the memory that each chunk holds when a rule is evaluated, in multiples of
+    `part`, a fraction of the unit of peaks.
     """
 
     def __init__(self, rank: int, placement: Placement, limit: int, letters: Collection[str]) -> None:
@@ -197,7 +197,9 @@ class Emitter:
         return emit
 
     def upcoming(self, op: Op, chunk: int | None) -> Entry | None:
-        """Return the next operation of a kind, if any: for the oldest pending operation, or for the next microbatch."""
+        """Return the chunk and microbatch of a kind's next operation, or None: the oldest pending, or the next in
+        order.
+        """
         self._require(op, chunk, every=op is Op.W)
         if op in OLDEST:
             return self.missing[op].oldest(chunk)
@@ -262,7 +264,7 @@ class Emitter:
         self.rules.append(Rule(site, Op[letter], chunk, when))
 
     def _require(self, op: Op, chunk: int | None, said: str = "", *, every: bool = False) -> None:
-        """Refuse an unknown chunk, and a missing chunk if the rank has several, unless any of them may be meant."""
+        """Refuse an unknown chunk, and a missing chunk if the rank has several, unless `every` allows it."""
         count = len(self.chunks)
         known = 0 <= chunk < count if chunk is not None else every or count == 1
         if not known:

@@ -66,7 +66,7 @@ def _misplaced(token: Token, source: Source) -> Diagnostic:
 
 
 def _refuse_large(source: Source, words: int) -> None:
-    """Refuse a file that takes more than a few seconds to read, and brackets too deep for recursive walks."""
+    """Refuse a file too large to read within a few seconds, and brackets nested too deeply for recursive functions."""
     text = source.text
     if len(text) <= words and sum(map(text.count, "{[(")) <= NESTED:
         return
@@ -102,7 +102,7 @@ def _refuse_steering(source: Source) -> None:
 
 
 def _refuse_deep(tree: ast.File) -> None:
-    """Refuse a tree that is too deep for recursive walks; nothing recurses here or in the parser."""
+    """Refuse a tree too deep for recursive functions; neither this function nor the parser recurses."""
     left: list[tuple[ast.Node, int]] = [(tree, 0)]
     for node, around in left:
         depth = around + isinstance(node, _DEEPER)
@@ -127,7 +127,7 @@ def _value(part: _Part | None) -> Any:
 
 
 def _text(token: Token) -> str:
-    """Return a string without its quotes; line ends become ``\\n`` whatever the file has."""
+    """Return a string without its quotes, with line ends as ``\\n``."""
     return token.text[1:-1].replace("\r\n", "\n")
 
 

@@ -91,7 +91,7 @@ def place(checked: Checked, names: Names, max_ops: int) -> Placement:
 
 
 def _routes(checked: Checked, names: Names, max_ops: int) -> list[Route]:
-    """Return the routes of all `stage` lines, by their numbers in a family."""
+    """Return the routes of all `stage` lines, sorted by their numbers in a family."""
     lines = checked.items(ast.Stages)
     if not lines:
         help = "write a line such as `stage s in 0 .. p on rank s`"
@@ -194,7 +194,7 @@ def _require_place(stage: int, placed: Placed, before: Placed | None) -> None:
 
 
 def _require_families(routes: list[Route]) -> None:
-    """Require that a rank has a stage of every member of a family or of none, and that route names are distinct."""
+    """Require that each rank has equally many stages of all members of a family, and that route names are distinct."""
     known: dict[str, Route] = {}
     for route in routes:
         other = known.setdefault(route.called, route)
@@ -211,7 +211,7 @@ def _require_families(routes: list[Route]) -> None:
 
 
 def _require_all_run(routes: list[Route], stages: int, reads: dict[int, tuple[int, ...]]) -> bool:
-    """Return True if a stage is skipped; refuse it for the first and the last stage, on all routes, or with `reads`."""
+    """Return True if a stage is skipped; the first and last stage, all copies of one, and any with `reads` must not be."""
     out = [(stage, route) for route in routes for stage in range(stages) if route.stages[stage].rank is None]
     on = Counter(stage for stage, _ in out)
     for stage, route in out:
@@ -236,7 +236,7 @@ def _merged(
 
 
 def _reads(routes: list[Route], stages: int, microbatches: int, max_ops: int) -> dict[int, tuple[int, ...]]:
-    """Return the reads of the stages that do not read exactly the previous stage; all routes must agree."""
+    """Map stages that do not read exactly the previous stage to those that they read; all routes must agree."""
     if not any(placed.reads for route in routes for placed in route.stages.values()):
         return {}
     found: dict[int, tuple[int, ...]] = {}

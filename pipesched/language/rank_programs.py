@@ -35,9 +35,9 @@ PLACES = 2  # to find places, programs are run again for at most so many times -
 class Programs:
     """The programs of a file at one size.
 
-    sites, start: the sites of the operations that have run, and the offsets by rank. kept: the operations that are in
-    the schedule, None if all are. moved: for each rank, the positions of its operations in its list as written, if a
-    rule moved them.
+    sites: the site of each operation that has run. start: the first operation of each rank, and the end. kept: the
+    operations that are in the schedule, None if all are. moved: for each rank, the positions of its operations in its
+    list as written, if a rule moved them.
     """
 
     checked: Checked
@@ -130,7 +130,7 @@ class Programs:
         return [own[r] if r in own else general[0] for r in range(ranks)]
 
     def _own(self, items: Sequence[ast.Rank]) -> dict[int, ast.Rank]:
-        """Return the programs written for a single rank."""
+        """Map each rank that has a program of its own to this program."""
         own: dict[int, ast.Rank] = {}
         for item in (item for item in items if id(item.rank) in self.names.code):
             rank = self.names.number(item.rank)

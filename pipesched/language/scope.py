@@ -45,10 +45,10 @@ BUILTINS = {"min": Binding(arity=(2, None)), "max": Binding(arity=(2, None)), "a
 
 @dataclass
 class Scope:
-    """A chain of blocks, innermost first; errors are collected, not raised. code: the compiled nodes, by id.
+    """A chain of blocks, innermost first; errors are collected, not raised. code: the compiled nodes, by their id.
 
-    reserved: names that have a meaning in claims, so that the top level of a file may not redefine them. there: the
-    known names, as help. defining: the name being defined.
+    reserved: names that have a meaning in claims, so that the top level of a file may not redefine them. there: a help
+    text that lists the known names. defining: the name being defined.
     """
 
     names: ChainMap[str, Binding]
@@ -59,7 +59,7 @@ class Scope:
     defining: str = ""
 
     def inner(self, defining: str = "", **known: Binding) -> Scope:
-        """Return the scope of a nested block, which ends with it. known: names that a file may redefine there."""
+        """Return the scope of a nested block. known: names that a file may redefine there."""
         return Scope(ChainMap({}, *self.names.maps, known), self.diagnostics, self.code, defining=defining)
 
     def define(self, name: ast.Name, kind: Kind = "number", arity: Arity = None, cost: int = 1) -> None:

@@ -58,7 +58,7 @@ class Statements:
         return module
 
     def block(self, statements: tuple[ast.Statement, ...], scope: Scope, depth: int) -> tuple[list[python.stmt], int]:
-        """Return the statements, and the cost of one iteration over them without inner loops."""
+        """Return the translated statements, and the cost of running them once without their inner loops."""
         made: list[python.stmt] = []
         total = STATEMENT
         for statement in statements:
@@ -107,7 +107,7 @@ class Statements:
         parts: Sequence[ast.Expression | None],
         scope: Scope,
     ) -> tuple[list[python.stmt], int]:
-        """Return the call of an emission function with a site and its parts."""
+        """Return the call of an emission function with a site and the given parts, and its cost."""
         named = isinstance(node, ast.Operation) and node.microbatch is not None
         letter = node.op if isinstance(node, ast.Operation) else "W" if name == "drain" else "STEP"
         site = self._site(letter, node, named=named)
@@ -117,7 +117,7 @@ class Statements:
         return [code], STATEMENT + sum(term.cost for term in terms)
 
     def _line(self, node: ast.Line, scope: Scope) -> python.stmt:
-        """Return a line of `greedy`, as its site, its letter, its chunk, and its condition as a function."""
+        """Return the call for a line of `greedy`, with its site, letter and chunk, and its condition as a function."""
         operation = node.operation
         chunk: python.expr = python.Constant(None)
         when: python.expr = python.Constant(None)

@@ -32,7 +32,7 @@ Expanded: TypeAlias = tuple[Column, Column, Column, Bools, Ints]
 
 
 class Columns(Record):
-    """The operations of consecutive ranks: their number by rank; site, chunk and microbatch, or NONE."""
+    """The operations of consecutive ranks. lengths: their number on each rank. chunk, microbatch: NONE if not named."""
 
     lengths: Ints
     site: Column
@@ -67,7 +67,7 @@ class Chunks(Record):
         return cls(first - first[0], low, end, (stage * placement.microbatches).astype(low.dtype))
 
     def units(self, made: Columns, weights: Bools) -> tuple[Column, Column]:
-        """Return each operation's chunk, and the queue from which a W takes the oldest I: by chunk or by rank."""
+        """Return the chunk of each operation, and the queue (by chunk or by rank) from which a W takes the oldest I."""
         many, first = small(np.diff(self.first)), np.repeat(small(self.first)[:-1], made.lengths)
         if (made.chunk >= np.repeat(many, made.lengths)).any():
             raise Unsuited
@@ -120,7 +120,7 @@ class Arrays:
         return max(operations // max(each, 1), 1)
 
     def _beside(self, programs: Sequence[ast.Rank], ranks: list[int]) -> Iterator[tuple[Column, ...]]:
-        """Yield the operations of consecutive ranks of one program: sites, kinds, keys, and the number by rank."""
+        """Yield the operations of consecutive ranks of one program: sites, kinds, keys, and their number on each rank."""
         item = programs[ranks[0]]
         lanes = Lanes(len(ranks), self.names, dict(self.functions))
         if isinstance(item.rank, ast.Name) and id(item.rank) not in self.names.code:
@@ -152,7 +152,7 @@ class Arrays:
         return np.isin(np.arange(len(self.ops)), list(sites)).take(column)
 
     def _drained(self, made: Columns, chunks: Chunks, drains: Bools) -> Ints:
-        """Return 1 per operation; for a drain, the number of I before it without a W or an earlier drain."""
+        """Return 1 for each operation, but for a drain the number of earlier I that no W and no drain has taken."""
         op = self.ops.take(made.site)
         _, unit = chunks.units(made, weights := op == int(Op.W))
         change = (op == int(Op.I)).astype(np.int64) - (weights & ~drains)
@@ -186,7 +186,8 @@ class Arrays:
     def _turns(self, made: Columns, chunks: Chunks, unit: Column) -> Column:
         """Return the keys of operations that take their chunk's next microbatch, or name one; other keys are arbitrary.
 
-        The operations are sorted by their kind of turn (`_TURNS`, then others) and by chunk.
+        Operations are sorted by the result they make (`_TURNS`), then by chunk; the position in a group gives the
+        microbatch. Operations that name a microbatch or follow another kind come last.
         """
         size, others = len(chunks.low), len(Result)
         turns = _TURNS.take(self.ops) * size
@@ -219,11 +220,13 @@ class Arrays:
 
 
 _TURNS = np.array([op.kind.makes[0] if op in COMPUTES and op not in OLDEST else len(Result) for op in Op])
-"""The result of each kind; kinds with the same result share a sequence of microbatches. `len(Result)`: no sequence."""
+"""The result of each kind; kinds with the same result share a sequence of microbatches. `len(Result)` stands for no
+sequence.
+"""
 
 
 def _follow(at: Ints, source: Ints, unit: Column, keys: Column) -> None:
-    """Fill in the keys of operations; the n-th operation of a unit has the microbatch of the n-th source in it."""
+    """Fill in `keys[at]`: in each chunk or rank (`unit`) the n-th of `at` takes the key of the n-th of `source`."""
     at, source = (x[np.argsort(unit[x], kind="stable")] for x in (at, source))
     count, there = (np.bincount(unit[x], minlength=int(unit.max()) + 1) for x in (at, source))
     if (count > there).any():
@@ -235,5 +238,5 @@ def _follow(at: Ints, source: Ints, unit: Column, keys: Column) -> None:
 
 
 def _ends(count: Ints) -> Ints:
-    """Return where each of several runs begins, and where the last one ends."""
+    """Return the running sums of the counts, from 0 on."""
     return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(count, dtype=np.int64)])

@@ -29,10 +29,10 @@ AnyItem = TypeVar("AnyItem", bound=ast.Item)
 
 
 class Checked(Record):
-    """A compiled file. code: the compiled parts, by id; parts that depend on a stage are functions.
+    """A compiled file. code: the compiled parts, by the id of their node; parts that depend on a stage are functions.
 
-    sites, loops: the sites and loops of all programs, in the order of the text. weights: the cost of one iteration of
-    each loop, by id, and of each program without its loops.
+    sites, loops: the sites and loops of all programs, in the order of the text. weights: by the id of its node, the
+    cost of one iteration of each loop, and of each program without its loops.
     """
 
     file: ast.File
@@ -66,7 +66,7 @@ def check_text(source: Source, words: int = WORDS) -> Checked:
     """Parse, check and compile a source, once for all sizes. words: the largest allowed number of words.
 
     Raises:
-        PipeschedError: PS1xx: all mistakes; PS2xx: all mistakes that occur at every size.
+        PipeschedError: PS1xx: all mistakes of syntax; PS2xx: all other mistakes that occur at every size.
     """
     return check_file(parse(source, words))
 
@@ -75,7 +75,7 @@ def check_file(file: ast.File) -> Checked:
     """Check names and types, and compile.
 
     Raises:
-        PipeschedError: PS2xx: everything that is wrong at every size; PS103: an expression is nested too deeply.
+        PipeschedError: PS2xx: all mistakes that occur at every size; PS103: an expression is nested too deeply.
     """
     try:
         return _Checker(file).run()

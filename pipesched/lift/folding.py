@@ -120,8 +120,8 @@ class Folder:
         return cost, self._traced(word, choice)
 
     def _parts(self, word: Word, ends: Ends, low: int, high: int) -> tuple[int, list[tuple[int, int]]]:
-        """Return the least cost of word[low:high]; and, for each end, where its last part begins and the part's period,
-        0 for a letter.
+        """Return the least cost of word[low:high]; and, for each end, where its last letter or repeat begins, and the
+        repeat's period, 0 for a letter.
 
         ends: the squares of the word, including the squares of its parts.
         """

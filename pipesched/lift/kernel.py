@@ -4,9 +4,9 @@
     m0 + K     F F F | F I W   F I W | F I W I W I W      one more copy of the kernel on every rank
     m0 + jK    F F F | F I W   ...   F I W | ...
 
-The kernel of a rank runs K microbatches of each of its stages. Operations of a kind and a stage run in microbatch
-order, so the letters determine the microbatch of each operation. The seam certificate proves that the longer orders are
-correct, and how long they take.
+The kernel of a rank runs K microbatches of each of its stages. Operations of the same kind and stage run in microbatch
+order, so the sequence of letters determines the microbatch of each operation. The seam certificate proves that the
+longer orders are correct, and how long they take.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def packed(stage: Column, op: Column) -> Ints:
 class Kernel:
     """The position of the kernel in a schedule.
 
-    microbatches: K. low, high: by rank, the part low .. high of the rank's list. copies: the number of further copies
-    that follow; without them, the schedule has its smallest m, m0.
+    microbatches: K. low, high: for each rank, the bounds of the kernel in the rank's list. copies: the number of
+    further copies that follow; without them, the schedule has its smallest m, m0.
     """
 
     microbatches: int
@@ -40,7 +40,7 @@ class Kernel:
     copies: int = 0
 
     def least(self, schedule: Schedule) -> int:
-        """Return m0, the microbatches of the schedule without further copies of the kernel."""
+        """Return m0, the number of microbatches of the schedule without further copies of the kernel."""
         return schedule.microbatches - self.copies * self.microbatches
 
     def after(self, rank: int) -> int:
@@ -56,7 +56,7 @@ class Kernel:
         if bool(schedule.second.any()):
             return "a kernel must not have overlap pairs"
         if not np.array_equal(in_order(schedule.op, schedule.stage), schedule.microbatch):
-            return "the operations of a kind and stage are not in microbatch order"
+            return "operations of the same kind and stage are not in microbatch order"
         key = packed(schedule.stage, schedule.op)
         for rank in range(schedule.ranks):
             start, end = int(schedule.start[rank]), int(schedule.start[rank + 1])

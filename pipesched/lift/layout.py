@@ -52,7 +52,7 @@ def rendered(lines: list[Line]) -> Iterator[str]:
 
 
 def _runs(lines: list[Line], kind: Callable[[Line], str]) -> Iterator[list[Line]]:
-    """Yield runs of neighbours of one kind and one indentation, without a blank line between them."""
+    """Yield runs of neighbouring lines of the same kind and indentation, without a blank line between them."""
     paragraphs = zip(accumulate(line.blank_before for line in lines), lines, strict=True)
     for (_, name, _), run in groupby(paragraphs, key=lambda pair: (pair[0], kind(pair[1]), pair[1].indent)):
         if name:
@@ -118,7 +118,7 @@ def _unary(tokens: Sequence[Token], at: int) -> bool:
 
 
 def _in_share(tokens: Sequence[Token], at: int) -> bool:
-    """Return True inside `split:1/2`, which contains no spaces."""
+    """Return True if the token is inside `split:1/2`, which contains no spaces."""
     words = [token.text for token in tokens[max(0, at - 5) : at + 1]]
     begins = [i for i in range(len(words) - 3) if words[i] == "release" and words[i + 2] == ":"]
     return any(len(words) == i + 4 or words[i + 4] == "/" for i in begins)

@@ -44,7 +44,7 @@ def in_ranges(placement: Placement) -> Placement:
     """Split the routes of a placement into ranges of microbatches.
 
     Raises:
-        PipeschedError: PS814 if a stage has no rank, the last rank has no stage, or there is no microbatch.
+        PipeschedError: PS814: a stage has no rank, the last rank has no stage, or there is no microbatch.
     """
     _sayable(placement)
     parts = [(route, len(list(part))) for route, part in groupby(placement.route_of.tolist())]
@@ -73,7 +73,7 @@ def _sayable(placement: Placement) -> None:
         raise fail(Code.TARGET, f"a .ps file cannot describe a stage without a rank: stage {stage}{where}", help=_HELP)
     most = int(placement.rank_of.max())
     if most != placement.ranks - 1:
-        message = f"the last rank with a stage is {most} of {placement.ranks}: a .ps file cannot have ranks after it"
+        message = f"the ranks after rank {most} of {placement.ranks} have no stage: a .ps file cannot have such ranks"
         raise fail(Code.TARGET, message, help=_HELP)
 
 
@@ -133,7 +133,9 @@ def _is(row: list[int], formula: Callable[[int], int]) -> bool:
 
 
 def _runs(rows: list[tuple[int, ...]]) -> Iterator[tuple[str, str]]:
-    """Group stages whose ranks rise, fall or stay. rows: for each stage its rank, then the stages that it reads."""
+    """Group stages whose ranks rise, fall or stay the same. rows: for each stage its rank, then the stages that it
+    reads.
+    """
     low = 0
     while low < len(rows):
         high, step = low + 1, _step(rows, low + 1)

@@ -3,8 +3,9 @@
 Only spaces and line breaks change: the tokens of the file, including comments, stay in order.
 
 - Two spaces per enclosing brace. Items, `let`, `for`, `repeat` and `if` have lines of their own; operations keep the
-  user's lines, two spaces apart. An expression keeps its line breaks at operators, with the rest indented.
-- A block on one line stays there if it fits in 100 columns. At most one blank line, and none at the ends of a block.
+  user's lines, two spaces apart. An expression keeps its line breaks at operators; its further lines are indented.
+- A block on one line stays there if it fits in 100 columns. There is at most one blank line in a row, and none at the
+start or end of a block.
 - Consecutive lines align blocks, the `=` of lets, the parts of routes, and comments at the end.
 
     repeat warmup     { F }        # fill
@@ -41,8 +42,8 @@ def format_source(source: Source, words: int = WORDS) -> str:
 class _Layout:
     """Arranges the words of a text in lines, one word at a time.
 
-    own, operations: by offset, the end of each item and statement with lines of its own, and of each operation. words:
-    the tokens without comments.
+    own, operations: by its start offset, the end offset of each item or statement that gets lines of its own, and of
+    each operation. words: the tokens without comments.
     """
 
     text: str

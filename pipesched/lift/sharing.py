@@ -78,7 +78,7 @@ def _guesses(trees: Sequence[Tree], orders: Sequence[Callable[[int], Word]]) -> 
 
 
 def _stretched(tree: Tree, r: int, ranks: int, orders: Sequence[Callable[[int], Word]]) -> Shared | None:
-    """Return the longest run of ranks around r whose orders the tree reproduces; None unless it has r and r + 1."""
+    """Return the longest run of ranks around r whose orders the tree reproduces; None if it lacks r or r + 1."""
 
     def spells(rank: int) -> bool:
         return all(spelled(tree, rank, copies) == order(rank) for copies, order in enumerate(orders))
@@ -116,7 +116,7 @@ def _merged(trees: Sequence[Tree]) -> list[tuple[Loop, ...]]:
 
 
 def _merges(one: tuple[Loop, ...], two: tuple[Loop, ...]) -> Iterator[tuple[Loop, ...]]:
-    """Yield the lists that contain the parts of both in order, with common parts once; counts are ignored."""
+    """Yield the lists that contain the parts of both lists in order, common parts only once; counts are ignored."""
     if not one or not two:
         yield one + two
     elif one[0].body == two[0].body:

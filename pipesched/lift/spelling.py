@@ -7,8 +7,8 @@
     overlap(F[0], B[1])    one letter, since it is one slot
 
 The next microbatch follows the rule of the language: for a kind (F; I and B; W) and a chunk, the smallest microbatch
-that has not run yet; for W the oldest I that waits for one, for R and O the oldest F, for L the oldest O; R and L of
-slices go through their sequence in reverse. The usual case, microbatches in order, is recognized immediately.
+that has not run yet; for W the oldest I without a W, for R and O the oldest F, for L the oldest O; R and L of slices go
+through their sequence in reverse. The usual case, microbatches in order, is recognized immediately.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ BLANK = "…"
 
 
 def words(schedule: Schedule, placement: Placement, *, by_chunk: bool = False, in_series: bool = True) -> Words:
-    """Write the order of each rank as words, for a placement with ranges of microbatches as routes.
+    """Write the order of each rank as words, for a placement whose routes are ranges of microbatches.
 
     by_chunk: True if every W names its chunk. in_series: True if each series of microbatches becomes a letter.
 
     Raises:
-        PipeschedError: PS814 if the language cannot express an operation.
+        PipeschedError: PS814: the language cannot express an operation.
     """
     columns = _Columns(schedule, placement)
     next_ones = columns.next_ones()
@@ -102,7 +102,7 @@ class _Columns:
 
     @property
     def groups(self) -> list[Ints]:
-        """The places of the operations of each rank, chunk and kind, in order."""
+        """The indices of the operations of each rank, chunk and kind, in order."""
         return [self.by_group[a:b] for a, b in pairwise(self.cut.tolist())]
 
     def series(self, next_ones: Bools) -> dict[int, Series]:
@@ -112,7 +112,7 @@ class _Columns:
         return series(self.groups, self.schedule.op, self.schedule.microbatch, next_ones, paired)
 
     def next_ones(self) -> Bools:
-        """Return a mask of the operations that are the next of their kind and chunk."""
+        """Return a mask of the operations that take the next microbatch of their kind and chunk."""
         found = np.zeros(len(self.schedule), dtype=np.bool_)
         low = [int(np.argmax(self.placement.route_of == route)) for route in range(self.placement.routes)]
         before: dict[tuple[int, int, int], Ints] = {}
@@ -135,7 +135,7 @@ class _Columns:
         return found
 
     def _pending(self, inputs: Ints, weights: Ints, slices: int) -> bool | list[bool]:
-        """Mark the W that take the oldest pending I, or the R that take the oldest F; all are given by their places."""
+        """Return, for each W, whether it takes the oldest pending I (for each R, the oldest F); True if all do."""
         microbatch = self.schedule.microbatch
         once = not len(inputs) or int(np.bincount(microbatch[inputs]).max()) == 1
         if slices == 1 and once and len(weights) <= len(inputs) and bool(np.all(weights > inputs[: len(weights)])):
@@ -183,7 +183,7 @@ def _check_pairs(schedule: Schedule) -> None:
 
 
 def _route(schedule: Schedule, placement: Placement) -> Ints:
-    """Return the route of every operation; it follows from its rank and stage."""
+    """Return the route of every operation, as its microbatch determines it; refuse an operation on a wrong rank."""
     inside = (schedule.microbatch >= 0) & (schedule.microbatch < placement.microbatches)
     inside &= (schedule.stage >= 0) & (schedule.stage < placement.stages)
     route = placement.route_of[np.where(inside, schedule.microbatch, 0)].astype(np.int64)
@@ -210,7 +210,7 @@ def _chunk_names(placement: Placement) -> list[str]:
 def _letters(
     schedule: Schedule, chunk: Ints, named: Ints, names: list[str]
 ) -> tuple[tuple[str, ...], Ints, dict[int, int]]:
-    """Return the texts of all slots in the order of the alphabet, the number of each slot, and the series by text."""
+    """Return the text of each letter, in the order of the alphabet; the letter of each slot; and the series of letters."""
     of_chunk = schedule.op.astype(np.int64) * (int(chunk.max(initial=0)) + 1) + chunk
     code = of_chunk * (int(named.max(initial=0)) + 1) + named
     _, where, number = np.unique(code, return_index=True, return_inverse=True)
@@ -255,7 +255,7 @@ class Series:
     turn: int = 0
 
     def at(self, offset: int, stride: int) -> str:
-        """Return the microbatch as an expression in i, for a loop in which the series advances by `stride` per turn."""
+        """Return the microbatch as an expression in i, for a loop that advances the series by `stride` steps."""
         return linear(self.first + self.step * offset, self.step * stride, "i")
 
 
@@ -264,7 +264,7 @@ def series(
 ) -> dict[int, Series]:
     """Return the series of each operation that belongs to one.
 
-    groups: the places of the operations of a rank, a chunk and a kind, in order. next_ones: the operations that need
+    groups: the indices of the operations of each rank, chunk and kind, in order. next_ones: the operations that need
     not name a microbatch.
     """
     found: dict[int, Series] = {}

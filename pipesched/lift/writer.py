@@ -48,13 +48,13 @@ def write(
 ) -> str:
     """Return the text of a .ps file that evaluates to this schedule, operation for operation.
 
-    name: by default the name of the schedule, made legal. documentation: its double quotes become single ones. costs:
-    written unless they are the default. claims: the texts after `claim`, in canonical form. kernel: the part to repeat
-    for more microbatches; the file then accepts every m = m0 + jK, and its default m is the schedule's. statements:
-    further statements, in canonical form.
+    name: by default the name of the schedule, made legal. documentation: text, in which double quotes become single
+    quotes. costs: written unless they are the default. claims: the texts after `claim`, in canonical form. kernel: the
+    part to repeat for more microbatches; the file then accepts every m = m0 + jK, and its default m is the schedule's.
+    statements: further statements, in canonical form.
 
     Raises:
-        PipeschedError: PS814 if the language cannot express a part of the schedule.
+        PipeschedError: PS814: the language cannot express a part of the schedule.
         ValueError: if `kernel` is not a kernel of this schedule.
     """
     if kernel is not None and (fault := kernel.fault(schedule)):
@@ -102,7 +102,7 @@ LANGUAGE = Language()
 
 
 def _folded(spelled: Words, kernel: Kernel | None) -> tuple[list[Tree], list[Callable[[int], Word]]]:
-    """Return the tree of every rank, and functions from the number of copies to its words."""
+    """Return the tree of every rank, and, for each number of copies, a function from a rank to its word."""
     folder = Folder(spelled.weights)
     if kernel is None:
         return [folder.fold(word) for word in spelled.words], [spelled.words.__getitem__]
@@ -180,7 +180,7 @@ def _entry(key: str, cost: Cost) -> str:
         return f"{key} = {_cost(cost)}"
     stages, microbatches = cost.whole.shape
     if cost.whole.size > _CELLS:
-        message = f"the cost {key} has {cost.whole.size:,} values; {_CELLS:,} can be written at most"
+        message = f"the cost {key} has {cost.whole.size:,} values; at most {_CELLS:,} can be written"
         raise fail(Code.TARGET, message, help="write the order without them; --costs takes a file of costs")
     rows = [tuple(_cost(cost.at(stage, i)) for i in range(microbatches)) for stage in range(stages)]
     return f"{key}[s, i] = {_chosen('s', [_chosen('i', row) for row in rows])}"
@@ -271,7 +271,9 @@ class _Printer:
         return [*self._lines(nodes[:kept], depth), *drain]
 
     def _drained(self, shared: Shared, nodes: Tree) -> int:
-        """Return where the final W begin, if there are several and nothing else is pending; otherwise the end."""
+        """Return the index of the first of the final W, if there are several and no other is pending; otherwise the
+        end.
+        """
         kept = len(nodes)
         while kept and self._only_weights(nodes[kept - 1]):
             kept -= 1
@@ -320,7 +322,7 @@ class _Printer:
 
 
 def sayable(shared: Sequence[Shared], words: Words) -> bool:
-    """Return True if every series has one place in a program, outside of nested loops, so i counts its turns."""
+    """Return True if every series occurs once in each program, outside of nested loops, so that i can count its steps."""
     if not words.series:
         return True
     for program in shared:

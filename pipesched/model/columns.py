@@ -37,7 +37,7 @@ def makes(op: Column, result: Result) -> Bools:
 
 
 def computes(op: Column) -> Bools:
-    """Return a mask of the instructions that are computes."""
+    """Return a mask of the instructions that are compute operations."""
     return np.asarray(op < len(COMPUTES))
 
 
@@ -89,7 +89,7 @@ def running_sum(change: Ints, start: Ints) -> Ints:
 
 
 def first_of(keys: Ints, at: Ints, wanted: Ints, none: int) -> Ints:
-    """Return, for each wanted key, the first of the given ascending places that has it."""
+    """Return, for each wanted key, the first of the ascending indices `at` that has this key, or `none`."""
     known, first = np.unique(np.append(keys, -1), return_index=True)
     near = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
     return np.where(known[near] == wanted, np.append(at, none)[first[near]], none)

@@ -31,7 +31,7 @@ def parse(text: str, what: str) -> Cost:
     """Parse a cost as given on the command line: ``3/2``, ``[1,2]`` by stage, ``[[1,3],[2,6]]`` also by microbatch.
 
     Raises:
-        PipeschedError: PS222, anything else.
+        PipeschedError: PS222: the text is anything else.
     """
     if _ROWS.fullmatch(text):
         return grid([[number(x, what) for x in row.split(",")] for row in re.findall(r"\[([^\[\]]*)\]", text)], what)
@@ -44,7 +44,7 @@ def read(value: object, what: str) -> Cost:
     """Read a cost in a file: a number, a list by stage, or for each stage a list by microbatch.
 
     Raises:
-        PipeschedError: PS222, anything else.
+        PipeschedError: PS222: the value is anything else.
     """
     if not isinstance(value, list):
         return number(_text(value), what)
@@ -115,7 +115,7 @@ def table(key: str, cost: Cost, stages: int, microbatches: int | None) -> Grid:
     """Return the cost by stage, and by microbatch if it differs.
 
     Raises:
-        PipeschedError: PS222: the cost has other sizes.
+        PipeschedError: PS222: the cost does not match these sizes.
     """
     made = cost if isinstance(cost, Grid) else spread(cost if isinstance(cost, tuple) else (cost,) * stages)
     (rows, columns), wrong, help = made.whole.shape, "", "give one number, or one per stage"
@@ -155,7 +155,7 @@ def in_json(cost: Cost) -> object:
 
 
 def in_text(cost: Cost) -> str:
-    """Return a cost in the form that `parse` reads; a long list shows its ends, a grid its extremes."""
+    """Return a cost in the form that `parse` reads; a long list is shortened, and a grid is shown as its extremes."""
     if isinstance(cost, Grid):
         return str(cost)
     if not isinstance(cost, tuple):

@@ -12,9 +12,9 @@ If some of F, I, W, B are given, the others follow from them, stage by stage, by
 costs in milliseconds does not want the others to be 1. Such assumptions are reported wherever they are used.
 
 Each cost is a number, a list with one entry per stage, or a grid by stage and microbatch. The stage is the one that
-runs; for tFB stage and microbatch are those of the F, for tC the stage is the sender. All are integers or `Fraction`;
-time is counted in ticks of 1 / (common denominator), so that no sum is ever rounded. tM and tK are not times: a stage
-counts tM * ranks / stages in the unit of peaks.
+runs the operation; for tFB stage and microbatch are those of the F, for tC the stage is the sender. All are integers or
+`Fraction`; time is counted in ticks of 1 / (common denominator), so that no sum is ever rounded. tM and tK are not
+times: a stage counts tM * ranks / stages in the unit of peaks.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ PAIRS = ("FB", "FI", "FW", "IW")
 TIMES = (*LETTERS, *PAIRS, "C")
 KEYS = (*TIMES, "M", "K")
 UNIT: Mapping[str, Cost] = {op.name: Fraction(len(op.kind.makes)) for op in COMPUTES}
-"""The costs of all computes if none of them is given: 1 for each of their results."""
+"""The costs of all compute operations if none of them is given: 1 for each of their results."""
 _COPIES = frozenset(op.name for op in COPIES)
 _ALONE = {key: cost for key, cost in UNIT.items() if key not in _COPIES}
 _FOLLOWING = (*(key for key in UNIT if key in "FIWB"), "FB", *(key for key in UNIT if key not in "FIWB"))
@@ -60,9 +60,9 @@ Said: TypeAlias = tuple[dict[str, object], dict[str, str], tuple[str, ...], tupl
 class Ticks(Record):
     """Costs as integers for S stages; a tick is 1 / scale of the user's unit.
 
-    compute: int64, shape (computes, S), indexed by Op; pair: overlaps that do not cost the sum of their parts, by
-    letters, then by the stage of the first part, shape (S,); message: by sending stage, shape (S,). Costs that differ
-    between microbatches have one more axis, of length m.
+    compute: int64, shape (computes, S), indexed by Op; pair: for each kind of overlap pair that does not cost the sum
+    of its parts, the cost by the stage of the first part, shape (S,); message: by sending stage, shape (S,). Costs that
+    differ between microbatches have one more axis, of length m.
     """
 
     scale: int
@@ -71,7 +71,7 @@ class Ticks(Record):
     message: Ints
 
     def durations(self, op: Column, stage: Column, microbatch: Column) -> Ints:
-        """Return the duration of each of these computes outside of overlap pairs."""
+        """Return the duration of each of these operations outside of overlap pairs."""
         return self._of(self.compute, 2, stage, microbatch, op)
 
     def pairs(self, key: str, stage: Column, microbatch: Column) -> Ints:
@@ -126,7 +126,7 @@ RULES = (
 ORDER = tuple(dict.fromkeys(rule.key for rule in RULES))
 """The costs, ordered so that each follows from earlier ones."""
 BASE = frozenset("".join(rule.given for rule in RULES))
-"""The costs that determine others; if none of them is given, all computes take 1 per result."""
+"""The costs that determine others; if none of them is given, every compute operation costs 1 per result."""
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ class Costs:
 
     @cached_property
     def _computes(self) -> Mapping[str, Cost]:
-        """The costs of all computes, as given or by the rules."""
+        """The costs of all compute operations, as given or by the rules."""
         known: dict[str, Cost] = {key: cost for key, cost in self.given.items() if key in UNIT}
         if not known.keys() & BASE:
             known = {**_ALONE, **known}
@@ -246,7 +246,7 @@ class Costs:
         return {}
 
     def differing(self, key: str) -> str:
-        """Describe the range of a cost that is not one number."""
+        """Return ``microbatch to microbatch`` or ``stage to stage``, between which a cost differs."""
         value = self._whole(key)
         by_microbatch = isinstance(value, Grid) and not value.even
         return "microbatch to microbatch" if by_microbatch else "stage to stage"
@@ -272,7 +272,7 @@ class Costs:
         return Costs({**base.given, **own}, self.note or base.note, unit)
 
     def scaled(self, factor: Fraction) -> Costs:
-        """Return the costs with all computes scaled by a factor; derived costs too, since the rules are linear."""
+        """Return the costs, with times of operations scaled by a factor; derived ones too, since the rules are linear."""
         computes = self.given if self.given.keys() & BASE else {**_ALONE, **self.given}
         times = {key: each(mul, computes[key], factor) for key in computes if key in (*UNIT, *PAIRS)}
         return Costs({**self.given, **times}, unit=self.unit)
@@ -320,7 +320,7 @@ class Costs:
         return Ticks(scale, whole(*LETTERS), {key: whole(key) for key in PAIRS if key in tables}, whole("C"))
 
     def sizes(self, stages: int) -> tuple[Fraction, ...]:
-        """Return the activations that one F of each stage holds, shape (S,), in ranks / stages of the unit of `peak`.
+        """Return the activations that one F of each stage holds, shape (S,), as multiples of ranks / stages.
 
         Raises:
             PipeschedError: PS222: as for `ticks`, or because M differs between microbatches.

@@ -36,7 +36,7 @@ class Grid(Record):
         """Return a grid of exact numbers, from rows of equal length.
 
         Raises:
-            PipeschedError: PS222: they need more than 62 bits.
+            PipeschedError: PS222: the numbers need more than 62 bits.
         """
         listed = [list(row) for row in rows]
         made = np.array(listed)
@@ -78,7 +78,7 @@ class Grid(Record):
 
     @property
     def column(self) -> tuple[Fraction, ...]:
-        """The values of the first microbatch, by stage."""
+        """For each stage, the value of the first microbatch."""
         return tuple(Fraction(x, self.scale) for x in self.whole[:, 0].tolist())
 
     def at(self, stage: int, microbatch: int) -> Fraction:
@@ -131,7 +131,7 @@ def reduced(whole: Ints, scale: int) -> Grid:
 
 
 def alike(numbers: Sequence[Fraction]) -> Sequence[Fraction]:
-    """Return the cost as one number if all entries are equal."""
+    """Return only the first number if all are equal, otherwise all numbers."""
     return numbers[:1] if numbers and numbers.count(numbers[0]) == len(numbers) else numbers
 
 

@@ -102,11 +102,11 @@ class RankLists:
         return bool(np.any(among(self.op, [part for op in COMPUTES for part in op.parts])))
 
     def key(self, at: Ints | slice = slice(None)) -> Ints:
-        """Return stage * microbatches + microbatch for the entries at these places."""
+        """Return stage * microbatches + microbatch for the entries at these indices."""
         return np.asarray(self.stage[at].astype(np.int64) * self.microbatches + self.microbatch[at])
 
     def taken(self, at: Ints) -> Self:
-        """Return the entries at these places, in this order; each stays on its rank."""
+        """Return the entries at these indices, in this order; each stays on its rank."""
         columns = {name: column[at] for name in COLUMNS if (column := getattr(self, name, None)) is not None}
         columns |= {"clock": None} if hasattr(self, "clock") else {}
         start = np.searchsorted(np.sort(at), self.start).astype(np.int64)
@@ -129,7 +129,7 @@ class RankLists:
     def to_networkx(self, costs: Costs | None = None) -> MultiDiGraph:
         """Return the graph of dependencies, messages and order as a `networkx.MultiDiGraph`: one node per operation.
 
-        costs: determine the start and end of each node; 1 each by default.
+        costs: the costs that determine the start and end of each node; 1 each by default.
         """
         return cast("MultiDiGraph", make("graph", self.computes, costs))
 

@@ -1,6 +1,6 @@
 """The instruction set: one table of all kinds of instruction, with all their properties.
 
-A compute takes one result and makes others, each once for every stage and microbatch. B is I and W combined:
+A compute operation takes one result and makes others, each once for every stage and microbatch. B is I and W combined:
 
     F   takes the activation of the stage before     makes the activation
     I   takes the gradient of the stage behind       makes the gradient for the stage before
@@ -12,9 +12,9 @@ A compute takes one result and makes others, each once for every stage and micro
 
 O and L are copies: two separate engines, one per direction, run them while the rank computes.
 
-Dependencies, completeness, costs, memory and messages are derived from these rows. A new kind of compute needs a row,
-its letter in the grammar and the stream, and its implementation in a runtime (`tests/core/test_kinds.py` adds one). The
-letters are the letters of torch.distributed.pipelining. The zero-bubble papers write B for our I.
+Dependencies, completeness, costs, memory and messages are derived from these rows. A new kind of compute operation
+needs a row, its letter in the grammar and the stream, and its implementation in a runtime (`tests/core/test_kinds.py`
+adds one). The letters are the letters of torch.distributed.pipelining. The zero-bubble papers write B for our I.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from typing import Final, Self
 
 
 class Result(enum.IntEnum):
-    """A result that a compute makes for a stage and a microbatch, once."""
+    """A result that a compute operation makes once for each stage and microbatch."""
 
     ACTIVATION = 0
     GRADIENT = 1  # of the loss for the input of the stage
@@ -64,10 +64,10 @@ class Kind:
     """A row of the table of kinds.
 
     result: the result that the instruction takes, sends, receives or waits for. of: the stage that makes or receives
-    that result, relative to the stage of the instruction. own: the result of its own stage that a compute uses in
-    addition, or instead if there is no other stage. makes: the results of a compute. words: its name in prose.
-    colour: its class in pictures. shape: a message with only the shape of the result, which the receiver needs to
-    allocate a buffer.
+    that result, relative to the stage of the instruction. own: the result of its own stage that a compute operation
+    uses in addition, or instead if there is no other stage. makes: the results of a compute operation. words: its name
+    in prose. colour: the key of its colour in the palette. shape: a message with only the shape of the result, which
+    the receiver needs to allocate a buffer.
 
     like: the kind whose cost it has unless its own is given. holds: 1 if it takes as much memory as its F, to be freed
     by the backward; -1 if it frees as much (a copy moves it to host memory). The backward waits for either.
@@ -86,7 +86,7 @@ class Kind:
 
 
 class Op(enum.IntEnum):
-    """A kind of instruction. Computes come first: their numbers index tables of costs, memory and colours."""
+    """A kind of instruction. Compute operations come first: their numbers index tables of costs and memory."""
 
     kind: Kind
 
@@ -159,7 +159,7 @@ class Op(enum.IntEnum):
 
     @property
     def takes(self) -> bool:
-        """True if the kind takes memory at its start; other computes free memory at their end."""
+        """True if the kind takes memory at its start; other compute operations free memory at their end."""
         return ACTIVATION in self.kind.makes or self.kind.holds > 0
 
     @property
