@@ -194,7 +194,7 @@ def _kept_of(schedule: Schedule) -> Bools:
 
 
 class InHand(Record):
-    """For each rank, the largest number of buffered messages, and the first instruction at which it is reached, or -1."""
+    """For each rank, the largest number of buffered messages, and the first instruction that reaches it, or -1."""
 
     most: tuple[int, ...]
     at: tuple[int, ...]

@@ -141,7 +141,7 @@ def of_orders(schedule: Schedule, dependencies: Dependencies, times: Timeline) -
 
 
 def compute_cycle(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> list[tuple[int, int]]:
-    """Return a shortest cycle of ranks: for each rank, the operation that it cannot run and the producer that it lacks."""
+    """Return a shortest cycle of ranks: for each, the operation that it cannot run and the producer that it lacks."""
     missing = {rank: _missing(schedule, dependencies, times, i) for rank, i in enumerate(times.stuck) if i >= 0}
     ranks = shortest_cycle(missing, lambda rank: [int(schedule.rank[producer]) for _, producer in missing[rank]])
     lowest = ranks.index(min(ranks)) if ranks else 0

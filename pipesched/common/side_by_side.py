@@ -136,7 +136,7 @@ def _apart(alike: list[Examination]) -> Iterator[list[Examination]]:
 
 
 class Beside(Placement):
-    """Stages of several schedules, which do not read each other. first: the first stage of each schedule, and the end."""
+    """Stages of several schedules that do not read each other. first: the first stage of each one, and the end."""
 
     first: Ints = field(kw_only=True)
 

@@ -133,7 +133,7 @@ class Names:
 
 
 class Loop(Record):
-    """A loop of a rank's program: its variable in the running code, and the offsets of the start and end of its body."""
+    """A loop of a rank's program: its variable in the running code, and the offsets where its body starts and ends."""
 
     name: str
     start: int

@@ -339,7 +339,7 @@ def counted(parts: Sequence[Written], lanes: int) -> Any:
 
 
 def _runs(begin: Ints, times: Any) -> list[tuple[Any, Any]]:
-    """Return pairs of target and source indices for a statement's operations: one, or one per lane if lanes are long."""
+    """Return pairs of target and source indices of a statement's operations: one, or one per lane if lanes are long."""
     if isinstance(times, int) and times == 1:
         return [(begin, ...)]
     times = times + np.zeros_like(begin)

@@ -120,7 +120,7 @@ class Arrays:
         return max(operations // max(each, 1), 1)
 
     def _beside(self, programs: Sequence[ast.Rank], ranks: list[int]) -> Iterator[tuple[Column, ...]]:
-        """Yield the operations of consecutive ranks of one program: sites, kinds, keys, and their number on each rank."""
+        """Yield the operations of consecutive ranks of one program: sites, kinds, keys, and the count on each rank."""
         item = programs[ranks[0]]
         lanes = Lanes(len(ranks), self.names, dict(self.functions))
         if isinstance(item.rank, ast.Name) and id(item.rank) not in self.names.code:

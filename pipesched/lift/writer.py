@@ -322,7 +322,7 @@ class _Printer:
 
 
 def sayable(shared: Sequence[Shared], words: Words) -> bool:
-    """Return True if every series occurs once in each program, outside of nested loops, so that i can count its steps."""
+    """Return True if every series occurs once per program, outside of nested loops, so that i can count its steps."""
     if not words.series:
         return True
     for program in shared:

@@ -272,7 +272,7 @@ class Costs:
         return Costs({**base.given, **own}, self.note or base.note, unit)
 
     def scaled(self, factor: Fraction) -> Costs:
-        """Return the costs, with times of operations scaled by a factor; derived ones too, since the rules are linear."""
+        """Return the costs with the times of operations scaled by a factor, also derived ones: the rules are linear."""
         computes = self.given if self.given.keys() & BASE else {**_ALONE, **self.given}
         times = {key: each(mul, computes[key], factor) for key in computes if key in (*UNIT, *PAIRS)}
         return Costs({**self.given, **times}, unit=self.unit)
