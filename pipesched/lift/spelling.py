@@ -210,7 +210,7 @@ def _chunk_names(placement: Placement) -> list[str]:
 def _letters(
     schedule: Schedule, chunk: Ints, named: Ints, names: list[str]
 ) -> tuple[tuple[str, ...], Ints, dict[int, int]]:
-    """Return the text of each letter in the order of the alphabet, the letter of each slot, and the series of letters."""
+    """Return the text of each letter in alphabet order, the letter of each slot, and the series of letters."""
     of_chunk = schedule.op.astype(np.int64) * (int(chunk.max(initial=0)) + 1) + chunk
     code = of_chunk * (int(named.max(initial=0)) + 1) + named
     _, where, number = np.unique(code, return_index=True, return_inverse=True)
