@@ -21,7 +21,7 @@ _WAYS = (("linear", 1), ("loop", 2), ("vee", 2), ("loop", 4), ("vee", 4))
 
 
 def best(request: Request, ask: Ask, meter: Meter) -> Optimum:
-    """Return the best answer over all placements under one cap, with a note on the others. ask: optimizes each."""
+    """Return the best answer over all placements under one cap, with a note on the others. ask: answers a request."""
     found = []
     for (name, asked), part in meter.shared([*placements(request)]):
         found.append((name, ask(asked, part)))

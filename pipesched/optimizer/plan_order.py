@@ -24,7 +24,7 @@ def order(
     seconds: float,
     efficiency: Fraction | None,
 ) -> Ordered:
-    """Return the best order found within some seconds on the schedule's placement, under a cap in bytes.
+    """Return the best order found within `seconds`, on the schedule's placement and under a cap in bytes.
 
     Raises:
         PipeschedError: PS702: the schedule cannot be optimized.

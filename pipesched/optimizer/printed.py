@@ -1,4 +1,4 @@
-"""The answer as the user sees it: the printed file, loaded again, with the verdict of every check."""
+"""Prints the schedule of an answer, loads the printed file, and runs all checks on it."""
 
 from __future__ import annotations
 

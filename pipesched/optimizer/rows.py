@@ -1,4 +1,4 @@
-"""The rows that add `pipesched optimize`."""
+"""The registry rows that add `pipesched optimize`."""
 
 from pipesched.common.rows import Service
 from pipesched.extension import Codes, Later, Lazy, Option, Reader, Row, Verb, flag
@@ -28,7 +28,7 @@ ROWS: tuple[Row, ...] = (
     Option(
         "proof",
         None,
-        "Write its clauses to PATH.cnf and their refutation to PATH.lrat.",
+        "Write the clauses of an answer's proof to PATH.cnf and their refutation to PATH.lrat.",
         "PATH",
         on=("verify",),
         after="require_proof",

@@ -1,4 +1,4 @@
-"""The answer about the order of a schedule's own operations: the best order found, and a checked bound."""
+"""Answers a request for an order of a schedule's own operations: the best order found, and a checked bound."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _FILE = 15_000  # steps to read a schedule of the library
 
 
 def only_by_order(request: Request) -> Loaded | None:
-    """Return the schedule of a request if only the order of its own operations can be decided; otherwise None.
+    """Return the schedule of a request if only the order of the schedule's operations can be decided; otherwise None.
 
     Raises:
         PipeschedError: PS702: a requested option does not apply to such a schedule.
@@ -88,7 +88,7 @@ def _not_decided(request: Request) -> Iterator[str]:
 
 
 def in_own_order(request: Request, loaded: Loaded, meter: Meter) -> Optimum:
-    """Find a shorter order for a schedule's own operations. meter: the clock with its limit.
+    """Find a shorter order for a schedule's own operations. meter: counts steps up to the limit.
 
     Raises:
         PipeschedError: PS2xx, PS3xx: the options or the schedule are invalid. PS702: there are too many operations.
@@ -99,8 +99,8 @@ def in_own_order(request: Request, loaded: Loaded, meter: Meter) -> Optimum:
         message = f"{called}: only the order of its own operations can be decided"
         raise fail(Code.USAGE, message, help="leave out --backward")
     if len(schedule) > _MOST:
-        message = f"{len(schedule):,} operations of {called}; the limit is {_MOST:,}"
-        raise fail(OptimizerCode.NOT_OPTIMIZED, message, help="ask for fewer microbatches")
+        message = f"{called} has {len(schedule):,} operations; the limit is {_MOST:,}"
+        raise fail(OptimizerCode.NOT_OPTIMIZED, message, help="use fewer microbatches")
     require_right(schedule)
     instance = _instance(request, schedule, loaded.own_costs)
     made = Analysis(schedule, instance.costs, instance.release)

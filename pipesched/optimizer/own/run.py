@@ -1,7 +1,7 @@
 """Orders of a schedule's own slots: the time of an order, and the slots that a rank can run next under its cap.
 
-slot       an operation or a pair; takes memory at its start and changes it at its end, by the order of its rank
-order      the slots of each rank; it runs as early as it can, as `analysis.timeline` runs it
+slot       an operation or a pair; takes memory at its start, and changes it at its end
+order      the slots of each rank in sequence; each slot starts as early as possible, as in `analysis.timeline`
 copies     O and L begin copies on the two engines of their rank, in the order of that rank
 """
 
@@ -25,15 +25,15 @@ Orders: TypeAlias = list[list[int]]
 
 @dataclass(frozen=True, eq=False)
 class Slots:
-    """The slots of a schedule. By slot: cost, in ticks; needs: additional memory while the slot runs; adds: the change
-    in memory after it.
+    """The slots of a schedule. For each slot, rank; cost: its duration in ticks; needs: the most memory that it adds
+    while it runs; adds: the change in memory once it has ended.
 
-    cap: by rank, in parts, None for no cap; part: a part as a fraction of the unit of peaks. inputs: by slot, the pairs
-    (slot or copy, delay) that it waits for. here: by slot, the slots of its rank that must come before it. follow: by
-    slot or copy, the slots and copies that wait for it. begins: by slot, the copies that begin at its end, each with
-    its engine. tails: by slot or copy, the length of the longest path from its end. sequence: by slot, the microbatch,
-    or the sequence of which the microbatch is a slice. named: the slot of each kind, stage and microbatch, if
-    microbatches differ and no slot is a pair.
+    cap: the cap of each rank in parts, or None; part: the size of a part, in the unit of peaks. For each slot, inputs:
+    the pairs (slot or copy, delay) that it waits for; here: the slots of its rank that must run before it; begins: the
+    copies that begin at its end, each with its engine; sequence: its microbatch, or the sequence of which the
+    microbatch is a slice. For each slot or copy, follow: the slots and copies that wait for it; tails: the length of
+    the longest path from its end. named: the slot of each kind, stage and microbatch, if microbatches differ and no
+    slot is a pair.
     """
 
     rank: list[int]
@@ -93,12 +93,12 @@ class Slots:
 
     @cached_property
     def microbatches(self) -> list[int]:
-        """The microbatches, if they can change places; otherwise empty."""
+        """The microbatches that `exchanged` can exchange; empty if they are alike."""
         some = sorted({i for _, _, i in self.named})
         return some if len(some) > 1 else []
 
     def exchanged(self, orders: Orders, one: int, two: int) -> Orders | None:
-        """Return the orders after two microbatches change places; None if the result is not within the caps."""
+        """Return the orders with two microbatches exchanged; None if they exceed a cap or run on other ranks."""
         other, turned = {one: two, two: one}, [*range(len(self.rank))]
         for (op, stage, i), x in self.named.items():
             turned[x] = self.named.get((op, stage, other.get(i, i)), -1)
@@ -113,15 +113,15 @@ class Slots:
         for x, rank in enumerate(self.rank):
             cap = self.cap[rank]
             if cap is not None and self.needs[x] > cap:
-                return f"rank {rank} alone needs {shown(self.needs[x] * self.part)} for one operation"
+                return f"rank {rank} must be able to hold {shown(self.needs[x] * self.part)} for one operation"
         return ""
 
     def source(self, node: int) -> int:
-        """Return a slot unchanged, and for a copy the slot after which it begins."""
+        """Return the slot after which a copy begins; for a slot, return the slot itself."""
         return node if node < len(self.rank) else self.inputs[node][0][0]
 
     def fits(self, rank: int, order: Sequence[int]) -> bool:
-        """Return True if the rank runs each slot after all slots that it needs, and stays within its cap."""
+        """Return True if, in this order, each slot runs after all slots in its `here`, and the cap is not exceeded."""
         cap, held, done = self.cap[rank], 0, set[int]()
         for x in order:
             if (cap is not None and held + self.needs[x] > cap) or not done.issuperset(self.here[x]):

@@ -1,10 +1,11 @@
 """The search for a shorter order of a schedule's own slots.
 
-    the order at hand, list schedules by longest tail and by turn ──> best
+    the given order, list schedules by longest tail and by turn ──> best
     a slot of a critical block moved within it, kept if the order is not longer than one of the last few ──> best
 
-A critical block is a row of slots without idle time on one rank and on a longest path: only a move within such a block
-can shorten the order. (Nowicki and Smutnicki, Management Science 42, 1996; late acceptance: Burke and Bykov, 2017.)
+A critical block is a series of slots on one rank, without idle time between them, on a longest path; only a move in
+such a block can shorten the order. (Nowicki and Smutnicki, Management Science 42, 1996; late acceptance: Burke and
+Bykov, 2017.)
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ _PATIENCE = 400  # moves without a better order, per rank, after which the searc
 
 
 Block: TypeAlias = tuple[int, int, int]
-"""A block: its rank, the position of its first slot, and the position after its last slot."""
+"""A block: the rank, the position of the first slot, and the position after the last slot."""
 
 
 class Listing:
-    """A list schedule: among the slots that can start first, a rank runs the slot with the earliest turn.
+    """A list schedule: of the slots that can start at the earliest time, a rank runs the one with the smallest `turn`.
 
-    window: the number of sequences, counted from the oldest unfinished one, whose F may run.
+    window: the number of sequences (microbatches), from the oldest unfinished one on, whose F can run.
     """
 
     def __init__(self, slots: Slots, turn: Sequence[int], window: int) -> None:
@@ -69,7 +70,7 @@ class Listing:
         return made
 
     def _closed(self, x: int) -> bool:
-        """Count a slot; return True if it completes the oldest unfinished sequence."""
+        """Count a slot as run; return True if it completes the oldest unfinished sequence."""
         self.open[self.slots.sequence[x]] -= 1
         before = self.oldest
         while self.oldest in self.open and not self.open[self.oldest]:
@@ -83,7 +84,7 @@ class Listing:
             self.end[copy] = self.engine[of] = max(self.engine.get(of, 0), self.end[x]) + self.slots.cost[copy]
 
     def _first(self, rank: int) -> tuple[int, int] | None:
-        """Return the start and the position of the slot that a rank would run next; None if none can start."""
+        """Return the start of the slot that a rank would run next, and its index in `left`; None if none can start."""
         best: tuple[int, int] | None = None
         for n, x in enumerate(self.left[rank][:_WIDE]):
             at = self._start(x, rank)
@@ -106,8 +107,8 @@ class Listing:
 
 @dataclass(eq=False)
 class Search:
-    """The search. bound: a lower bound for every order; given: the objective of the given order, None if the order
-    exceeds the caps; impossible: the reason why no order is within the caps, if known.
+    """The search. bound: a lower bound on the objective of every order; given: the objective of the given order, None
+    if it exceeds the caps; impossible: the reason why no order is within the caps, empty if none is known.
     """
 
     slots: Slots
@@ -121,7 +122,7 @@ class Search:
     impossible: str = ""
 
     def run(self, known: Iterable[tuple[str, Orders]]) -> None:
-        """Try the known orders, the given one first, then shorten the best, until the bound or the limit is reached."""
+        """Try the known orders, of which the first is the given one; shorten the best until the bound or the limit."""
         slots, each = self.slots, int(_EACH * len(self.slots.cost)) + 1
         self.impossible = slots.too_large
         if self.impossible:
@@ -140,7 +141,7 @@ class Search:
         return self.best is not None and self.value <= self.bound
 
     def _offered(self, known: Iterable[tuple[str, Orders]], each: int) -> Orders:
-        """Try the known orders until one attains the bound, and return the first of them."""
+        """Try the known orders until one attains the bound; return the first known order."""
         first: Orders = []
         for name, orders in known:
             self.meter.spend(each)
@@ -212,7 +213,7 @@ def _turn(orders: Iterable[Sequence[int]]) -> list[int]:
 
 
 def _moved(slots: Slots, orders: Orders, block: Block, rng: random.Random) -> Orders | None:
-    """Return the orders with a slot of a block moved within the block or just past it; None if they exceed the cap."""
+    """Return the orders after a random slot moves within its block or just past it; None if that exceeds the cap."""
     rank, low, high = block
     order = orders[rank]
     if rng.random() < _SWAPPED:

@@ -1,8 +1,8 @@
 """The entries of `pipesched optimize --json` other than the certificate, derived from the schedule, its terms and
 verdict.
 
-Each entry is derived anew, and entries that differ are reported. Entries that cannot be derived are listed as not
-judged.
+Each entry is derived anew, and a difference from the answer is reported. Entries that cannot be derived are listed as
+not judged.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _wrong(right: Mapping[str, object], answer: Mapping[str, object]) -> Iterato
 
 
 def derived(terms: Terms, verdict: Verdict | None, spent: Idle | None, peak: Sequence[Fraction]) -> dict[str, object]:
-    """Derive the entries of an answer, as JSON. spent, peak: the schedule's figures; verdict: None if
+    """Derive the entries of an answer, as JSON. spent, peak: the schedule's times and peaks; verdict, spent: None if
     there is no schedule.
     """
     times = {name: None if spent is None else getattr(spent, name) for name in _TIMES}

@@ -1,4 +1,4 @@
-"""A schedule under given terms: its faults, its times, and the problem for which it is a solution.
+"""A schedule under given terms: its faults, its times, and the problem that it solves.
 
 All functions raise a `FaultError` for a fault in a certificate.
 """
@@ -28,7 +28,7 @@ from pipesched.schedule_analysis import Analysis
 
 
 class FaultError(Exception):
-    """A certificate is wrong. `finding`: its diagnostic."""
+    """A certificate is wrong. `finding`: the diagnostic that reports it."""
 
     def __init__(self, code: AnyCode, message: str) -> None:
         super().__init__(message)
@@ -73,7 +73,7 @@ class Case:
         return self.unit.text(Fraction(ticks, self.scale))
 
     def below(self, bound: int, exactly: str) -> str:
-        """Return text that describes the objectives of at most `bound` ticks."""
+        """Return text for "an objective of at most `bound` ticks". exactly: see `Unit.below`."""
         tick = self.problem.tick
         following = (bound // tick + 1) * tick
         return self.unit.below(Fraction(bound, self.scale), Fraction(following, self.scale), exactly)
@@ -93,7 +93,7 @@ class Case:
 
 
 def require_like(own: Case, case: Case) -> None:
-    """Raise FaultError, PS715, unless the schedule at another m is valid and has the same placement and backward."""
+    """Raise FaultError, PS715, unless `case`, at another m, is valid and has the placement and backward of `own`."""
     at = f"at m={case.schedule.placement.microbatches}"
     if not np.array_equal(case.schedule.placement.rank_of, own.schedule.placement.rank_of):
         raise FaultError(OptimizerCode.EVERY, f"{at} its placement differs")

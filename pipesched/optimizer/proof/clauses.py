@@ -11,15 +11,15 @@
     W           at every t, where the W of a rank are one line: started W + I that have not ended <= all I
     span        the first of a rank has started by t -> the last has ended by t + C
 
-With `narrow`, time windows are first narrowed by the counts of each rank (`ranks`): starts that occur in no order of a
-rank have no variables, which often reduces the clauses to a tenth.
+With `narrow`, time windows are first narrowed by the possible orders of each rank (`ranks`): starts that occur in no
+order have no variables, which often reduces the number of clauses to a tenth.
 
 If the clauses contradict each other, no such schedule exists. All times are multiples of one tick, since a schedule
 starts every operation as early as possible; an operation of duration 0 does not occupy its rank.
 
-Sums are unary numbers: (value, literal of "the sum is at least the value") for rising values, the first of which is
-certain. If a sum reaches a value, the value's literal must be true. Freed memory is not subtracted; instead, memory
-that is not yet freed is added, and the limit is raised by all memory that will be freed.
+Sums are unary numbers: pairs (value, literal of "the sum is at least the value") in ascending order; the first literal
+is always true. If a sum reaches a value, the value's literal must be true. Freed memory is not subtracted; instead,
+memory that is not yet freed is added, and the limit is raised by all memory that will be freed.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class TooManyError(Exception):
 class Numbered:
     """Clauses and variables, numbered as they are added; raises TooManyError at `most` clauses.
 
-    known: the literals of the requested clauses, by number; count: the number of clauses.
+    wanted: the numbers of the requested clauses, or None for all; known: for each of these numbers, the literals of the
+    clause; count: the number of all clauses.
     """
 
     def __init__(self, wanted: Container[int] | None, most: int) -> None:
@@ -98,8 +99,8 @@ class Numbered:
 class Clauses(Numbered):
     """The clauses of a problem.
 
-    of_rank: by rank, the range of numbers of the clauses that are about that rank only. narrowed: the number of steps
-    taken to narrow the time windows.
+    of_rank: for each rank, the numbers of the clauses that concern only that rank. narrowed: the number of steps taken
+    to narrow the time windows.
     """
 
     def __init__(
@@ -148,7 +149,7 @@ class Clauses(Numbered):
             self.of_rank.append(range(first, self.count + 1))
 
     def _bases(self) -> dict[Line, list[int]]:
-        """Return the offset of each operation's variables: the variable for a t within the window is offset + t."""
+        """Return, for each operation, the offset of its variables: the variable for a t in its window is offset + t."""
         made: dict[Line, list[int]] = {}
         for line in self.windows.order:
             made[line] = []
@@ -218,7 +219,7 @@ class Clauses(Numbered):
                 self._after(first, 0, last, -1, self.windows.work[last] - self.bound)
 
     def _number(self, line: Line, t: int, each: int) -> Number:
-        """Return the sum of `each` over operations that have started by t or, if negative, of -each over the others."""
+        """Return `each` times the number of operations started by t; if negative, -each times those not ended by t."""
         t -= 0 if each > 0 else self.windows.work[line]
         low, high = bisect_right(self.windows.high[line], t), bisect_right(self.windows.low[line], t)
         if each > 0:

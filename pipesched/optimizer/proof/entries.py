@@ -1,4 +1,4 @@
-"""Typed reading of a certificate's entries.
+"""Reads the entries of a certificate and checks their types.
 
     {"objective": "makespan", "backward": "split", "schedule": 55, "verdict": "proved optimal",
      "lower_bound": 55, "gap": 0, "refuted": null, "every": null,
@@ -40,7 +40,7 @@ class Unreadable(Exception):
 
 
 class Entries:
-    """The entries of a JSON object, with typed access. scale: ticks of the unit of time."""
+    """The entries of a JSON object, with typed access. scale: the number of ticks per unit of time."""
 
     def __init__(self, entries: Mapping[str, object], scale: int) -> None:
         self.entries, self.scale = entries, scale
@@ -49,7 +49,7 @@ class Entries:
         return self.entries.get(name) is not None
 
     def only(self, *names: str) -> Entries:
-        """Return self if there are no other names; otherwise raise Unreadable, since no check reads their entries."""
+        """Return self; raise Unreadable if there is an entry with another name, since no check would read it."""
         if unknown := sorted(set(self.entries) - set(names)):
             raise Unreadable(f"answers of this version have no entry {unknown[0][:40]!r} there")
         return self
@@ -73,7 +73,7 @@ class Entries:
         return self._ticks(name, self.time(name))
 
     def table(self, name: str) -> list[list[int]]:
-        """Return a list of times for each rank, in ticks."""
+        """Return the times in each row of a table, in ticks."""
         rows = self._get(name, list)
         if not all(isinstance(row, list) for row in rows):
             raise Unreadable(f"{name} is not a table of times")

@@ -37,12 +37,12 @@ Word: TypeAlias = list[Line]
 
 
 Run: TypeAlias = list[tuple[Line, int]]
-"""The operations of a rank with their starts."""
+"""The line and the start of each operation of a rank, in order."""
 
 
 @dataclass(frozen=True)
 class Repeated:
-    """A repeating schedule: m0, K, a limit on the objective at m0, the seam, P, and the starts by rank, in ticks."""
+    """A repeating schedule: m0, K, a limit on the objective at m0, the seam, P, and each rank's starts, in ticks."""
 
     microbatches: int
     step: int
@@ -52,8 +52,8 @@ class Repeated:
     starts: Sequence[Sequence[int]]
 
     def fault(self, problem: Problem, words: Sequence[Sequence[Word]]) -> str:
-        """Return the reason why the schedule does not extend to every m, or an empty string. words: the words of each
-        rank at m0, m0 + K and m0 + 2K.
+        """Return the reason why the schedule does not extend to every m, or an empty string. words: each rank's `Word`
+        at m0, m0 + K and m0 + 2K.
         """
         if [len(times) for times in self.starts] != [len(word) for word in words[0]]:
             return "its starts do not match its operations"
@@ -85,7 +85,7 @@ class Repeated:
         return ""
 
     def _uncopied(self, words: Sequence[Sequence[Word]]) -> str:
-        """Return a message if an order is not u s^j v; otherwise an empty string."""
+        """Return a message if the order of a rank is not u s^j v; otherwise an empty string."""
         for rank, times in enumerate(self.starts):
             low, high = (sum(x < end for x in times) for end in (self.seam, self.seam + self.period))
             word = words[0][rank]
@@ -112,10 +112,10 @@ def _unfed(problem: Problem, at: Times) -> str:
 
 
 def apart(problem: Problem, step: int) -> int:
-    """Return the least time between F(0, i) and F(0, i + step), in ticks, by longest paths; problem: with more than
-    `step` microbatches.
+    """Return the least time between F(0, i) and F(0, i + step), in ticks, by longest paths; 0 without that many
+    microbatches.
 
-    The result is 0 if a microbatch can hold a negative amount on some stage, since removing it would then increase
+    The result is also 0 if a microbatch can hold a negative amount on some stage, since removing it would then increase
     memory.
     """
     held = Counter[int]()

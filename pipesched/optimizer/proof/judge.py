@@ -1,12 +1,12 @@
 """Judges a schedule and its certificate: the verdict rests only on facts that are derived here.
 
-    schedule      complete, every input before its use, within the caps, with the objective that the certificate gives
+    schedule      complete, every input before its use, within the caps, with the objective that the certificate states
     bound         lower bound by a formula                                                          `work`, `meetings`
     refuted       unreachable objectives: by a proof from clauses that are derived here            `lrat`, `clauses`
                   or by dynamic programming over each rank's counts, run here                       `ranks`
                   otherwise on the word of an engine about these terms; the verdict names it
     every         for every m: a part that repeats, and a bound that grows with it                  `every`
-    decision      alternatives beside the order, none of which is better                             `decisions`
+    decision      alternatives in addition to the order, none of which is better                     `decisions`
 
     proved optimal                                  objective = derived lower bound
     optimal on the word of CaDiCaL, not checked     objective = the objective that the engine refuted + one tick
@@ -54,11 +54,11 @@ def judge(
     certificate: Mapping[str, object],
     copies: Copies | None = None,
 ) -> Judgement:
-    """Judge a schedule and its certificate. copies: loader of larger schedules, needed if the certificate is for every
-    m.
+    """Judge a schedule and its certificate. copies: function that loads the schedule at larger m, needed if the
+    certificate is for every m.
 
-    Findings: PS710: the certificate does not hold. PS711: the verdict of the certificate does not follow. PS715: it
-    does not hold for every m. Also the faults of the schedule itself.
+    Findings: PS710: the certificate is not valid. PS711: the verdict of the certificate does not follow. PS715: it is
+    not valid for every m. Also the faults of the schedule itself.
     """
     try:
         if certificate.get("backward") == "pairs" or "recompute" in certificate:
@@ -91,7 +91,7 @@ def judge(
 def judge_at(schedule: Schedule, own: Schedule, terms: Terms, verdict: Verdict) -> Judgement:
     """Judge the schedule at another m, given a verdict for every m. own: the answer's schedule at its own m.
 
-    Findings: PS225: the verdict does not cover this m. PS715: it does not hold.
+    Findings: PS225: the verdict does not cover this m. PS715: the verdict is wrong at this m.
     """
     case, microbatches, said = Case(schedule, terms), schedule.placement.microbatches, terms.costs.unit.text
     value = verdict.at(microbatches)
@@ -112,7 +112,7 @@ def judge_at(schedule: Schedule, own: Schedule, terms: Terms, verdict: Verdict) 
 
 
 def _bound(told: Entries, problem: Problem) -> Work | None:
-    """Return the certificate's bound by work: the head, work and tail of a rank; None if it has no such bound."""
+    """Return the certificate's bound by the work of a rank between a head and a tail; None if it has no such bound."""
     if "bound" not in told:
         return None
     given, ranks = told.part("bound").only("rank", "frame", "head", "tail"), range(len(problem.cap))
@@ -123,7 +123,7 @@ def _bound(told: Entries, problem: Problem) -> Work | None:
 
 
 def _formula(case: Case, given: Work | None) -> Verdict:
-    """Return the verdict by the best bound that a person can verify."""
+    """Return the verdict from the best bound by a formula, which a person can verify."""
     found = [given] if given is not None else []
     found += [everything(case.problem, rank) for rank in sorted(set(case.problem.rank.values()))]
     best, (lower, why) = max(found, key=lambda bound: bound.value), meetings(case.problem)
@@ -135,7 +135,7 @@ def _formula(case: Case, given: Work | None) -> Verdict:
 
 
 def _refuted(told: Entries, case: Case, formula: Verdict) -> Verdict:
-    """Return the verdict by the certificate's refutation: a proof, dynamic programming, or only an engine's answer."""
+    """Return the verdict from the certificate's refutation: a proof, dynamic programming, or just an engine's word."""
     if "refuted" not in told:
         require("" if "refuted" in told.entries else "it does not name the refuted bound")
         return formula
@@ -153,7 +153,7 @@ def _refuted(told: Entries, case: Case, formula: Verdict) -> Verdict:
 
 
 def _shown_by(given: Entries, case: Case, bound: int) -> str:
-    """Return the reason why no objective is at most `bound` ticks; empty if only an engine's answer shows it."""
+    """Return the reason why no objective is at most `bound` ticks; empty if there is only an engine's answer."""
     within = "in " * bool(case.unit) + case.below(bound, "within ")
     asked, grid = case.problem, given.ticks("grid") if "grid" in given else 1
     if grid != 1:

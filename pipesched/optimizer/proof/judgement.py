@@ -19,7 +19,7 @@ DERIVED = ("verdict", "lower_bound", "gap")
 
 @dataclass(frozen=True)
 class Judgement:
-    """The findings or, if there are none, the verdict. spent: the times of the schedule."""
+    """The findings, or the verdict if the certificate is accepted. spent: the times of the schedule."""
 
     findings: tuple[Diagnostic, ...]
     verdict: Verdict | None = None
@@ -39,7 +39,7 @@ def expected(case: Case, verdict: Verdict, backward: str, **more: object) -> dic
 
 
 def wrong(told: Entries, right: Mapping[str, object]) -> Iterator[tuple[str, object]]:
-    """Yield the entries that differ, with the right values; derived entries can be missing."""
+    """Yield (name, right value) of each entry that differs; derived entries can be missing."""
     for name, value in right.items():
         if not same(told.entries.get(name), value) and (name in told.entries or name not in DERIVED):
             yield name, value

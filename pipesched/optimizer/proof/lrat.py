@@ -35,7 +35,9 @@ def unproved(text: bytes, problem: Problem, bound: int) -> str:
 
 
 def refutes(text: bytes, begin: Callable[[Sequence[Step]], Numbered]) -> str:
-    """Return the reason why the steps are no proof, or an empty string. begin: returns the initial clauses."""
+    """Return the reason why the steps are not a proof, or an empty string. begin: function that builds the initial
+    clauses.
+    """
     numbers(text)
     try:
         made = begin(steps := steps_of(text))
@@ -66,7 +68,7 @@ def begun(steps: Sequence[Step], problem: Problem, bound: int, *, whole: bool = 
 
 
 def hinted(steps: Sequence[Step]) -> set[int]:
-    """Return the numbers that the steps name as hints."""
+    """Return the numbers of the clauses that the steps name as hints."""
     return {hint for _, _, hints in steps for hint in hints}
 
 
@@ -85,7 +87,7 @@ def _step(line: bytes) -> Step:
 
 
 def unfollowed(clauses: Mapping[int, list[int]], steps: Sequence[Step], left: Budget) -> str:
-    """Return a message on the first step that does not follow, or an empty string.
+    """Return a message on the first step that does not follow from its hints, or an empty string.
 
     Raises:
         Spent: the hinted clauses contain more literals than the budget allows.

@@ -15,7 +15,7 @@ The next microbatch a + k starts after a, and meets b. The bound follows a chain
 Since r is unknown, the bound keeps a state for every r: the earliest starts of these two operations. At the end, the
 least value over all states is the bound.
 
-    home     Between the end of I(a) and the start of F(a + k + y) lie at least w + y (F + I + w): F of y microbatches,
+    home     Between the end of I(a) and the start of F(a + k + y) pass at least w + y (F + I + w): F of y microbatches,
              their I, and y + 1 times w, which is W if memory waits for it and 0 otherwise
     switch   If m - 1 = nk + x with x >= 2, one pair (a, a + 1) is followed by (a + k + x - 1, a + k + x)
     end      After the last pair follow the tails of its operations, and on each rank that I(a) passes the rest of the
@@ -49,11 +49,12 @@ def meetings(problem: Problem) -> tuple[int, str]:
 
 @dataclass(frozen=True, eq=False)
 class Home:
-    """A rank chosen as home, with the ranks after it. Times are in ticks, as int64 arrays of shape (ranks from the home
-    on,).
+    """A rank chosen as home, with the ranks after it. Times are in ticks; arrays are int64, with an entry for each rank
+    from the home on.
 
-    back: I or B. f, i, w: durations of F, back and W. forward, inward: the ends of F and of back on
-    each rank if F starts at 0 at home. freed: the duration of W at home if memory waits for it, otherwise 0.
+    k: F of microbatch a + k waits for microbatch a at home. back: I or B. f, i, w: durations of F, back and W. forward,
+    inward: the ends of F and of back if F starts at 0 at home. freed: the duration of W at home if memory waits for it,
+    otherwise 0.
     """
 
     problem: Problem
@@ -87,7 +88,7 @@ class States:
 
 
 def _homes(problem: Problem) -> list[Home]:
-    """Return the homes with the longest round trips; empty unless each rank has one stage and there is one route."""
+    """Return the homes with the longest round trips; empty unless there is one route and rank r has just stage r."""
     ranks = range(len(problem.cap))
     if [(x.route, x.stage, r) for x, r in problem.rank.items() if x.op == Op.F] != [(0, s, s) for s in ranks]:
         return []
@@ -114,7 +115,7 @@ def _home(problem: Problem, rank: int, k: int, back: Op, work: list[Ints], late:
 
 
 def _walks(home: Home) -> Iterator[tuple[int, str]]:
-    """Yield the bounds for one home: for n round trips, and the x microbatches that remain."""
+    """Yield (bound, explanation) for one home, n round trips, and the x microbatches that remain, for several n."""
     k, m = home.k, home.problem.length[Line(Op.F, 0, home.rank)]
     q = (m - 1) // k
     if 2 * q > _MOST:
@@ -139,8 +140,8 @@ def _told(home: Home, n: int, value: int) -> tuple[int, str]:
 
 
 def _met(home: Home, begun: Ints, follows: Ints) -> States:
-    """Return the undominated states of two microbatches, given the starts of their F at home. begun, follows: int64,
-    equal shapes; the times that F would have at home if nothing had delayed the microbatches.
+    """Return the undominated states of two microbatches. begun, follows: int64, equal shapes; the times at which their
+    F would start at home if nothing had delayed them.
     """
     begun, follows = begun[:, None], follows[:, None]
     first = np.maximum(begun + (home.inward - home.i), follows + home.forward)
@@ -152,7 +153,7 @@ def _met(home: Home, begun: Ints, follows: Ints) -> States:
 
 
 def _ahead(at: int, first: Ints, second: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return the undominated states at one r; if there are many, one dominating state replaces several."""
+    """Return the undominated states at one r; if there are too many, one state that dominates several replaces them."""
     order = np.lexsort((second, first))
     first, second = first[order], second[order]
     kept = np.concatenate([[True], second[1:] < np.minimum.accumulate(second)[:-1]])
@@ -172,20 +173,20 @@ def _times(home: Home, states: States) -> tuple[Ints, Ints]:
 
 
 def _next(home: Home, states: States) -> tuple[Ints, Ints]:
-    """Return the starts, at home, of the pair (b, a + k) that follows (a, b)."""
+    """Return the starts of F at home for the pair (b, a + k) that follows (a, b)."""
     ended, begun = _times(home, states)
     return begun, ended + home.gap(0)
 
 
 def _apart(home: Home, states: States, x: int) -> tuple[Ints, Ints]:
-    """Return the starts, at home, of the pair (a + k + x - 1, a + k + x) that follows (a, a + 1); x >= 2."""
+    """Return the starts of F at home for the pair (a + k + x - 1, a + k + x) that follows (a, a + 1); x >= 2."""
     ended, begun = _times(home, states)
     later = begun + home.inward[0]
     return tuple(np.maximum(ended + home.gap(n), later + home.gap(n - 1)) for n in (x - 1, x))
 
 
 def _end(home: Home, states: States, a: int, b: int) -> int:
-    """Return the least objective after a and b meet."""
+    """Return the least objective, in ticks, if a and b are the last pair that meets."""
     problem, r, last = home.problem, states.at, len(home.f) - 1
     tails = problem.tails(home.rank if problem.span else None)
     left = problem.length[Line(Op.F, 0, home.rank)] - 1 - a

@@ -1,8 +1,8 @@
 """The arcs between a schedule's own operations, which are the same in every order, and the longest paths along them.
 
-an arc       the end of one operation to the start of another, which waits for its result, a message later if that
-             comes from another rank; O waits for its copy out, and an I or B for the copy of its L
-head, tail   the longest paths from the start to an operation, and from its end to the last end
+an arc       from the end of one operation to the start of another that waits for its result, which takes a message if
+             it comes from another rank; O waits for its copy out, and an I or B for the copy of its L
+head, tail   the longest paths from the first start to an operation, and from its end to the last end
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _USES_ACTIVATION = [op for op in COMPUTES if op.kind.own is Result.ACTIVATION]
 
 @dataclass(frozen=True)
 class Arcs:
-    """The slots of a schedule, then its copies. rank: the rank of each slot; cost: the cost of each slot and copy;
-    slot: the slot of each operation; cut: the first slot of each rank, then the number of slots. before, after, delay:
-    the columns of the arcs. copies: None without any.
+    """The arcs between nodes: the slots of a schedule, then its copies. rank: the rank of each slot; cost: the duration
+    of each node; slot: the slot of each operation; cut: the first slot of each rank, then the number of slots. before,
+    after, delay: the columns of the arcs. copies: None if nothing is offloaded.
     """
 
     rank: Ints
@@ -88,7 +88,9 @@ def _on_its_rank(schedule: Schedule, found: Dependencies) -> Iterator[tuple[Ints
 
 
 def longest(cost: Ints, arcs: tuple[Ints, Ints, Ints], least: list[int]) -> Ints:
-    """Return the longest path to each node, without the node's own cost; arcs: before, after, delay, acyclic."""
+    """Return the longest path to each node, without its own cost. arcs: (before, after, delay), acyclic; least: a lower
+    limit on each result, which is changed in place.
+    """
     before, after, delay = arcs
     by = np.argsort(before, kind="stable")
     first = np.searchsorted(before[by], np.arange(len(cost) + 1)).tolist()

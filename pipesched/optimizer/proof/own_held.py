@@ -1,11 +1,11 @@
-"""The bound by memory on orders of a schedule's own operations: under a cap, held activations take time.
+"""A bound from memory on orders of a schedule's own operations: a cap limits how many activations are held at a time.
 
     held     cap ----------------------      F takes at its start what its I, W or B frees at its end, which is at least
                |  ======   =====             the longest path later. These areas lie under the cap, one above another,
                | ======  =======             between the first F and the last release:
                +----------------------->         makespan >= head + areas / cap + tail
 
-A stage and microbatch add no area if their operations do not free, one by one, exactly what the F took: R, O, L.
+A stage and microbatch add no area if another operation than F takes memory, or if not all memory is freed: R, O, L.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST = 50_000  # most operations for which this bound is computed
 
 
 def changes(schedule: Schedule, kept: Ints) -> Ints:
-    """Return the amount by which each operation changes the memory of its rank."""
+    """Return the amount by which each operation changes the memory held on its rank."""
     change: Ints = np.diff(kept, prepend=0)
     first = schedule.start[:-1][schedule.start[:-1] < schedule.start[1:]]
     change[first] = kept[first]
@@ -82,7 +82,7 @@ class _Paths:
                     self.of[microbatch].append((one, two, delay))
 
     def ends(self, microbatch: int, source: int) -> dict[int, int]:
-        """Return the longest path from the start of a slot to the end of each slot of a microbatch."""
+        """Return the length of the longest path from the start of a slot to the end of each slot of a microbatch."""
         slots = self.slots[microbatch]
         place = {slot: n for n, slot in enumerate(slots)}
         columns = [(place[one], place[two], delay) for one, two, delay in self.of[microbatch]]

@@ -8,8 +8,8 @@ A stage without a backward, or without W, still has these operations: they take 
 a frozen stage with a backward, I frees the memory that W would free.
 
 In the last line, w is an operation that frees memory: if w(i - k) has not ended when F(s, i) starts, then each of the k
-microbatches before i holds at least `each` on the rank, and i itself `own`; k is the first number with own + k * each >
-cap.
+microbatches before i holds at least `each` on the rank, and i itself holds `own`; k is the least number with
+own + k * each > cap.
 
 The makespan is counted from 0 to the last end on any rank. The span is counted on each rank from its own first start to
 its last end. So in the frame of a rank, its operations start at 0 or later, and operations of other ranks are bounded
@@ -36,7 +36,7 @@ UNKNOWN = -(2**62)
 
 
 class Line(NamedTuple):
-    """A line: the operations of one kind, route and stage; the i-th belongs to the i-th microbatch of the route."""
+    """A line: all operations of one kind, route and stage; the i-th is for the i-th microbatch of the route."""
 
     op: Op
     route: int
@@ -53,8 +53,8 @@ class Problem:
     """A problem. Times are in ticks, memory in integers; cap: None for a rank without a cap. span: whether the span is
     the objective.
 
-    length: number of operations in each line; work: ticks of one operation; gains: memory that one operation adds to
-    its rank. known: cache of heads and tails.
+    For each line, rank; length: the number of operations; work: the duration of one operation; gains: the memory that
+    one operation adds to the rank. known: cache of heads and tails.
     """
 
     span: bool
@@ -71,7 +71,7 @@ class Problem:
 
     @property
     def tick(self) -> int:
-        """The common divisor of all objectives, in ticks, since schedules start operations as early as possible."""
+        """A common divisor of all objectives, in ticks, since schedules start operations as early as possible."""
         return gcd(*self.work.values(), *(message for _, _, _, message in self.arcs)) or 1
 
     def heads(self, frame: int | None) -> Times:
@@ -95,7 +95,7 @@ class Problem:
 
 
 def _runs(line: Line, shares: Mapping[Op, Fraction], trained: bool, kept: bool) -> tuple[bool, Fraction]:
-    """Return whether the operations of a line run, and the share of the stage's memory that each of them takes.
+    """Return whether the operations of a line run, and the memory that each of them takes, as a share of that of its F.
 
     A stage that is not trained has no W, and frees all of its memory at its I.
     """
@@ -174,7 +174,7 @@ def floored(problem: Problem, grid: int) -> Problem:
 
 
 def mirror(arcs: Sequence[Arc]) -> list[Arc]:
-    """Return the arcs reversed in time."""
+    """Return the arcs with time reversed."""
     return [(after, before, offset, message) for before, after, offset, message in arcs]
 
 
@@ -184,7 +184,7 @@ def mirrored(times: Mapping[Line, Sequence[int]]) -> Times:
 
 
 def longest(arcs: Sequence[Arc], work: Mapping[Line, int], least: Mapping[Line, Sequence[int]]) -> Times:
-    """Return the earliest starts that satisfy the arcs and are at least `least`; its lines are in topological order.
+    """Return the earliest starts that satisfy the arcs and are at least `least`, whose lines are in topological order.
 
     Starts are computed in blocks of microbatches. A block is as long as the least offset above 0 between two lines, so
     an arc with an offset comes from an earlier block. Along a line x[i] = max(ready[i], x[i-1] + work), a running

@@ -9,7 +9,7 @@
                   Every step starts within its time window, early enough for the remaining work. Then backward from the
                   end, the latest time to be at counts: starts that occur in no order that ends by C are removed.
     round         every rank, then the paths again: a later start on one rank makes starts on its neighbours later
-    first         in one pass over the ranks, their F as one line, and their I, B and W, where they are alike
+    first         one pass in which the F of a rank are one line if they are alike, and so are its I, its B and its W
 
 The first pass has three counts instead of five, so it takes few steps; on a folded placement, it often suffices for the
 last ranks. C is refuted if a time window becomes empty or no order is left. Microbatches of a route are alike, so each
@@ -34,7 +34,7 @@ from pipesched.optimizer.proof.problem import UNKNOWN, Line, Problem
 from pipesched.optimizer.proof.windows import Windows
 
 STEPS = 10_000_000
-"""Limit on the steps between counts; beyond it, nothing is refuted."""
+"""Limit on the number of steps from counts to counts; beyond it, nothing is refuted."""
 
 _AT_LEAST = 500  # fewest steps charged per operation
 
@@ -52,7 +52,7 @@ def too_busy(problem: Problem, bound: int, steps: int = STEPS, left: list[int] |
     work, or if the steps run out. left: a list with the number of remaining steps, which the function reduces.
 
     A span is refuted in the frame of some rank. The frame of the first line's rank, which begins before all others, is
-    tried first; in each frame, the rank itself comes first.
+    tried first; in each frame, its own rank is examined first.
     """
     ranks, left = sorted(set(problem.rank.values()), reverse=True), left or [steps]
     first = next(iter(problem.rank.values()), 0)
@@ -71,7 +71,7 @@ def too_busy(problem: Problem, bound: int, steps: int = STEPS, left: list[int] |
 
 
 def narrow(windows: Windows) -> tuple[bool, int]:
-    """Narrow the windows of all ranks within NARROW steps; return (False if a rank has no order, the steps taken)."""
+    """Narrow the windows of all ranks within NARROW steps; return (whether every rank has an order, steps taken)."""
     left, ranks = [NARROW], sorted(set(windows.rank.values()), reverse=True)
     try:
         possible = _without_order(windows, ranks, left) is None
@@ -81,7 +81,7 @@ def narrow(windows: Windows) -> tuple[bool, int]:
 
 
 def _without_coarse_order(windows: Windows, ranks: Sequence[int], left: list[int]) -> int | None:
-    """Return a rank that has no order even after merging equal lines, which leaves few counts; None if only W merge."""
+    """Return a rank that has no order even after equal lines are merged; None if there is none or only W merge."""
     for rank in ranks if any(line.op != Op.W for line in windows.inputs) else ():
         mine, times = _on(windows, rank)
         if not windows.possible() or len(_forward(windows, mine, times, windows.cap[rank], left)) < len(times[0]):
@@ -90,7 +90,10 @@ def _without_coarse_order(windows: Windows, ranks: Sequence[int], left: list[int
 
 
 def _without_order(windows: Windows, ranks: Sequence[int], left: list[int]) -> int | None:
-    """Narrow the windows by rank until none changes; return the first rank without an order, or None. left: steps."""
+    """Narrow the windows rank by rank until none changes; return the first rank without an order, or None.
+
+    left: the number of remaining steps.
+    """
     moved = True
     while moved:
         moved = False
@@ -106,8 +109,8 @@ def _without_order(windows: Windows, ranks: Sequence[int], left: list[int]) -> i
 class _Step(NamedTuple):
     """All steps from counts of n operations to counts of n + 1.
 
-    counts: the number of distinct counts of n operations. source, target: the indices of the counts before and after a
-    step. operation: the operation that the step runs; start: the least start of it.
+    counts: the number of distinct counts of n operations. For each step, source, target: the indices of the counts
+    before and after it; operation: the operation that it runs; start: the earliest start of this operation.
     """
 
     counts: int

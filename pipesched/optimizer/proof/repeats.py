@@ -1,4 +1,4 @@
-"""Checks that m determines only how often a part of each rank's program is repeated.
+"""Checks that m determines only how many times a part of each rank's program is repeated.
 
     rank r { A   repeat m - a { B }   Z }        or (m - a) // b times; no m in a, A, B, Z, placement and costs
 
@@ -19,7 +19,7 @@ _FUNCTIONS = {"min", "max", "abs"}
 
 
 def unrepeated(file: ast.File, step: int, chunks: Sequence[int]) -> str:
-    """Return the reason why m determines more than repetitions, or an empty string. step: K; chunks: by rank."""
+    """Return the reason why m determines more than repetitions, or an empty string. step: K; chunks: count per rank."""
     for item in (*file.parameters, *file.items):
         match item:
             case ast.Claim() | ast.Parameter(name=ast.Name(id="m")):
@@ -82,7 +82,7 @@ def _unbounded(condition: ast.Expression, step: int) -> bool:
 
 
 def _steady(count: ast.Expression, step: int) -> bool:
-    """Return True if K more microbatches add equal repetitions: m + n, m - n, or (m - n) // b, where b divides K."""
+    """Return True if K more microbatches add a constant to a count: m + n, m - n, or (m - n) // b with K % b == 0."""
     match count:
         case ast.Binary(operator="//", left=left, right=ast.Number(value=int(by))):
             return by > 0 and step % by == 0 and _steady(left, 1)
@@ -96,7 +96,7 @@ def _steady(count: ast.Expression, step: int) -> bool:
 
 
 def _unlike(body: Sequence[ast.Statement], several: bool) -> str:
-    """Return why copies can differ in their letters, or an empty string. several: the rank has several chunks."""
+    """Return the reason why copies can differ in their letters, or an empty string. several: for several chunks."""
     for one in _nodes(body):
         match one:
             case ast.Operation(op="W", chunk=None) | ast.Drain(chunk=None) if several:

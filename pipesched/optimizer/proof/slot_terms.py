@@ -1,4 +1,4 @@
-"""The terms of a question about slots, in ticks: kinds of slots, stages, memory and messages; and bounds by sums.
+"""The terms of an optimization of slots, in ticks: kinds of slots, stages, memory and messages; and bounds by sums.
 
 A slot is F, I, W, B, R, or a pair F+B. `slots` writes the clauses that every schedule of them satisfies.
 """
@@ -20,7 +20,7 @@ Stage: TypeAlias = tuple[int, int]
 
 
 class Kind(NamedTuple):
-    """A kind of slot: stage of the F, whether this F runs again, stage and letter of the I, W, B or R, and duration."""
+    """A kind of slot: stage of its F, whether this F runs again, stage and kind of its I, W, B or R, and duration."""
 
     forward: Stage | None
     again: bool
@@ -30,18 +30,18 @@ class Kind(NamedTuple):
 
 
 EACH, STAGES = "any", "stages"
-"""The choices for R, besides a list of stages: any F may run again, or a stage runs all or none of its F again."""
+"""The choices for R other than a list of stages: any F can run again, or a stage runs all or none of its F again."""
 
 
 def _again(terms: Terms, stage: int) -> tuple[bool, ...]:
-    """Return the possible answers to whether an F of a stage runs again: (False,), (True,) or both."""
+    """Return whether an F of a stage can run without R, with R, or both: (False,), (True,) or (False, True)."""
     if terms.again in (EACH, STAGES):
         return (False, True)
     return (str(stage) in terms.again.split(","),)
 
 
 def _kinds(mine: Sequence[Stage], terms: Terms, work: Mapping[Op, Sequence[int]], both: Sequence[int]) -> list[Kind]:
-    """Return the kinds of slots of a rank with these stages. both: the duration of a pair, by the stage of the F."""
+    """Return the kinds of slots on a rank with the stages `mine`. both: the duration of a pair, by stage of its F."""
     forwards = [(q, again) for q in mine for again in _again(terms, q[1])]
     made = [Kind(*one, None, None, work[Op.F][one[0][1]]) for one in forwards]
     made += [Kind(None, False, q, op, work[op][q[1]]) for q in mine for op in backwards(terms)]
@@ -58,7 +58,7 @@ def backwards(terms: Terms) -> tuple[Op, ...]:
 
 
 def _copies(placement: Placement) -> dict[Stage, int]:
-    """Return every stage of every route that has microbatches, with the number of microbatches."""
+    """Return the number of microbatches for each stage of each route that has microbatches."""
     counts = [int((placement.route_of == route).sum()) for route in range(placement.routes)]
     return {(route, s): n for route, n in enumerate(counts) if n for s in range(placement.stages)}
 
@@ -99,7 +99,7 @@ def _wrong_times(kinds: Sequence[Sequence[Kind]], work: Mapping[Op, Sequence[int
 
 
 class Question:
-    """The terms in ticks: kinds of slots and stages by rank; microbatches, memory and messages by stage."""
+    """The terms in ticks: the kinds of slots on each rank; microbatches, memory and messages for each stage."""
 
     def __init__(self, terms: Terms) -> None:
         placement, ticks = terms.placement, terms.costs.ticks(terms.placement.stages)
@@ -123,7 +123,7 @@ class Question:
         self.wrong = _wrong(terms) or _wrong_times(self.kinds, work)
 
     def _hold(self, terms: Terms) -> None:
-        """Set the memory that an F takes, the memory that it frees until its R, and the caps, in whole units."""
+        """Set the memory that an F takes, the memory that it frees until its R, and the caps, all as integers."""
         stages = self.stages
         small = terms.costs.kept(stages).column if terms.again else (Fraction(0),) * stages
         sizes, less = (
@@ -139,7 +139,7 @@ class Question:
         self.cap = terms.whole_caps(fine)
 
     def heads(self) -> dict[tuple[Op, Stage], int]:
-        """Return the least start of the first F and the first I or B of each stage, by chains."""
+        """Return the earliest start of the first F and of the first I or B of each stage, along chains."""
         made: dict[tuple[Op, Stage], int] = {}
         for route in self.routes:
             now = 0
@@ -152,7 +152,7 @@ class Question:
         return made
 
     def tails(self) -> dict[tuple[Op, Stage], int]:
-        """Return the least time from the start of the last F, or I or B, of each stage to the end."""
+        """Return the least time from the start of each stage's last F, and of its last I or B, to the end."""
         made: dict[tuple[Op, Stage], int] = {}
         for route in self.routes:
             after = 0
@@ -170,14 +170,14 @@ class Question:
         return self.work[op, q] if op is Op.F else min(self.work[x, q] for x in self.ops if x is not Op.W)
 
     def whole(self, q: Stage) -> int:
-        """Return the shortest time of both gradients of a stage in slots of their own."""
+        """Return the shortest time for both gradients of a stage, as B or as I and W, in slots of their own."""
         both = [self.work[Op.B, q]] * (Op.B in self.ops) + [self.work[Op.I, q] + self.work[Op.W, q]] * (
             Op.I in self.ops
         )
         return min(both)
 
     def sums(self) -> tuple[int, int | None, int, int]:
-        """Return the best bound by a sum: (value, rank, work, head); without a rank, the bound is the longest path."""
+        """Return the best bound by a sum: (value, rank, work, head); if rank is None, the bound is the longest path."""
         heads, tails = self.heads(), self.tails()
         best: tuple[int, int | None, int, int] = (max((x + tails[q] for q, x in heads.items()), default=0), None, 0, 0)
         for rank in range(self.ranks):

@@ -40,7 +40,7 @@ Begun: TypeAlias = tuple[Op, Stage, int]
 
 
 def _windows(asked: Question, until: int) -> tuple[dict[Begun, int], dict[Begun, int]]:
-    """Return the earliest and the latest start of every operation of a kind of result and stage."""
+    """Return the earliest and the latest start of every F, and of every I or B."""
     heads, tails = asked.heads(), asked.tails()
     every = [(op, q, i) for op, q in heads for i in range(asked.count[q])]
     low = {(op, q, i): heads[op, q] + i * asked.least(op, q) for op, q, i in every}
@@ -48,7 +48,7 @@ def _windows(asked: Question, until: int) -> tuple[dict[Begun, int], dict[Begun,
 
 
 class SlotClauses(Numbered):
-    """The clauses. slots: the variables that stand for starts, by rank and t."""
+    """The clauses. slots: for each rank and time t, the variable of each kind of slot that can start at t."""
 
     def __init__(self, asked: Question, bound: int, *, wanted: Container[int] | None = None, most: int = MOST) -> None:
         """Build the clauses for a makespan of at most `bound` ticks; raise TooManyError if there are too many."""
@@ -85,7 +85,7 @@ class SlotClauses(Numbered):
         return self.known.values()
 
     def _row(self, low: int, high: int) -> tuple[int, int, int]:
-        """Return (low, high, offset) for variables that are false before low and true from high on."""
+        """Create the variables of a row, false before low and true from high on; return (low, high, offset)."""
         offset = self.variables + 1 - low
         self.variables += max(0, high - low)
         return low, high, offset
@@ -128,7 +128,7 @@ class SlotClauses(Numbered):
                 self._add(-one, -two)
 
     def _parts(self, op: Op, q: Stage, t: int) -> list[tuple[Kind, int]]:
-        """Return the slots that start at t with an F of a stage, or with an I or B of the stage."""
+        """Return the kinds and variables of slots that start at t with an F or, for I, with an I or B of a stage."""
         if not 0 <= t < self.until:
             return []
         slots = self.slots[self.asked.rank[q]][t].items()
@@ -148,7 +148,7 @@ class SlotClauses(Numbered):
                     self._add(-x, -self._at(row, t - 1) if j == len(rows) - 1 else TRUE)
 
     def _ended(self, q: Stage, ends: Callable[[Kind], bool]) -> list[list[int]]:
-        """Return, for each t, the slots of these kinds that end at t on the rank of a stage."""
+        """Return, for each t, the variables of the slots that end at t on a stage's rank. ends: selects the kinds."""
         made: list[list[int]] = [[] for _ in range(self.until + 1)]
         for t, slots in enumerate(self.slots[self.asked.rank[q]]):
             for kind, x in slots.items():
@@ -249,7 +249,7 @@ class SlotClauses(Numbered):
             self._at_most(parts, more, limit)
 
     def _yet(self, rows: Mapping[tuple[Stage, int], tuple[int, int, int]], q: Stage, each: int, t: int) -> Number:
-        """Return the number of a stage's rows that have not risen by t, times `each`."""
+        """Return the number of a stage's rows that are still false at t, times `each`."""
         n = self.asked.count[q]
         return _number([(n - j, -self._at(rows[q, j], t)) for j in range(n)][::-1], each)
 
@@ -271,6 +271,6 @@ class SlotClauses(Numbered):
 
 
 def _number(counts: Sequence[tuple[int, int]], each: int) -> Number:
-    """Return a count times `each` as a unary number, from the literals of "at least n" for rising n."""
+    """Return a count times `each` as a unary number. counts: pairs (n, literal of "at least n") in ascending order."""
     sure = max((n for n, x in counts if x == TRUE), default=0)
     return [(sure * each, TRUE), *((n * each, x) for n, x in counts if n > sure and x != -TRUE)]

@@ -5,12 +5,12 @@
 If the objective is the span, times count from the first start of one rank, the frame, and every rank ends within C of
 its own first start:
 
-    low     >= the last end on the rank, at its least, - C         high    <= the first start on the rank, at most, + C
+    low     >= the earliest last end on the rank - C         high    <= the latest first start on the rank + C
 
 Microbatches of a route are alike, so each line keeps them in order. The W of a rank are alike if all have the same
 duration and free the same amount: then they are one line, whose n-th operation waits until n of their I have ended.
-Nothing but memory waits for W. The F of a rank that are alike, and its I or B, may be one line too (`coarse`): the n-th
-F starts no sooner than the n-th of their earliest starts, and the n-th I waits until n F have ended.
+Nothing but memory waits for W. With `coarse`, the F of a rank that are alike are one line too, and so are its I or B:
+the n-th F starts no sooner than the n-th of their earliest starts, and the n-th I waits until n F have ended.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _ROUNDS = 16  # most rounds over the ranks, before windows are merged
 
 
 class Windows:
-    """The time windows by line. inputs: for a line that represents several lines of a rank, the lines that it waits
-    for.
+    """The time windows of each line. inputs: for each line that represents several lines of a rank, the lines that it
+    waits for.
 
     bound: the limit on the span of every rank, None for the makespan.
     """

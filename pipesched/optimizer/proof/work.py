@@ -20,10 +20,9 @@ from pipesched.optimizer.proof.problem import Problem
 
 @dataclass(frozen=True)
 class Work:
-    """A bound, in ticks. frame: the rank whose span is bounded, None for the makespan. count: the number of operations
-    in the sum.
+    """A bound, in ticks: head + work + tail of a rank. frame: the rank whose span is bounded, None for the makespan.
 
-    each: the amount by which each additional microbatch raises the bound.
+    count: the number of operations in the sum. each: the amount by which each additional microbatch raises the bound.
     """
 
     rank: int

@@ -1,6 +1,6 @@
-"""The answer to a question about slots (pairs, R): the shortest order, with a proof that no order is shorter.
+"""Finds the shortest order of slots, with pairs or R as a decision, and proves that no order is shorter.
 
-orders at hand that fit ─────┐
+known orders that fit ───────┐
 clauses at C: a model ───────┴─> best ──> one tick less ──> ... ──> refuted: a proof in LRAT ──> bound
                                                          └─ out of steps: the bound is raised from below
 """
@@ -52,8 +52,8 @@ _WINDOWS, _PLACES, _WINDOW = (0.4, 0.6), 5, 3  # parts of the time that are free
 
 @dataclass(eq=False)
 class Search:
-    """The search for the shortest order. value: its makespan, in ticks; refuted: the largest refuted makespan, with
-    LRAT.
+    """The search for the shortest order. value: the makespan of the best order, in ticks; refuted: the largest refuted
+    makespan, in ticks, and its LRAT proof.
     """
 
     asked: Question
@@ -78,7 +78,7 @@ class Search:
             self.best, self.value, self.source = schedule, value, source
 
     def at(self, bound: int, meter: Meter, *, refute: bool = False) -> bool | None:
-        """Ask for an order that takes at most `bound` ticks: True if there is one, False if not, None if undecided."""
+        """Return True if an order takes at most `bound` ticks, False if none does, and None if that is undecided."""
         try:
             clauses = SlotClauses(self.asked, bound, most=int(min(MOST, meter.left / _CLAUSE + 1)))
             meter.spend(_CLAUSE * clauses.count)
@@ -111,7 +111,7 @@ class Search:
         return False
 
     def run(self, lower: int) -> None:
-        """Search from above, then raise the bound from below. lower: the bound by a sum."""
+        """Search for shorter orders, then raise the bound from below. lower: the bound by a sum, in ticks."""
         tick, bound = self.asked.tick, lower
         while self.best is None and not self.meter.late:
             self._ask(bound, 0.5)
@@ -149,7 +149,10 @@ class Search:
         return self.refuted is not None and self.refuted[0] >= self._serial()
 
     def _shortened(self, enough: float) -> bool:
-        """Ask for a shorter order within a window of the best one, until the meter reaches `enough`; True if found."""
+        """Look for a shorter order that differs from the best one in a time window; return True if one is found.
+
+        enough: the number of spent steps at which to give up.
+        """
         assert self.best is not None
         tick, mirrored = self.asked.tick, (True, False) if is_mirrored(self.asked) else (False,)
         known = kept_slots(self.best, self.instance)
@@ -191,10 +194,10 @@ class Search:
 
 def in_slots(request: Request, ask: Ask, meter: Meter) -> Optimum:
     """Find the shortest order of F, R, I, W, B and pairs F+B as requested, with a proof if possible. ask: function that
-    optimizes without R and pairs. meter: the clock with its limit.
+    optimizes without R and pairs. meter: counts steps up to the limit.
 
     Raises:
-        PipeschedError: PS2xx, PS3xx: the options or the schedule are invalid. PS716: there is nothing to decide here.
+        PipeschedError: PS2xx, PS3xx: the options or the schedule are invalid. PS716: the terms are not supported.
     """
     given = None
     if request.source is not None:
@@ -234,12 +237,12 @@ def _too_large(asked: Question) -> str:
     for q, rank in asked.rank.items():
         cap = asked.cap[rank]
         if cap is not None and asked.takes[q] > cap:
-            return f"rank {rank} alone needs {shown(Fraction(asked.takes[q], asked.fine))}: F of stage {q[1]} holds it"
+            return f"rank {rank} must be able to hold {shown(Fraction(asked.takes[q], asked.fine))}, as F of stage {q[1]} does"
     return ""
 
 
 def _instance(request: Request, placement: Placement, own: Costs) -> Instance:
-    """Return the terms of the question; raise PipeschedError, PS225 or PS222, for options or costs that do not fit."""
+    """Return the terms of the optimization; raise PipeschedError, PS225 or PS222, if options or costs do not fit."""
     if request.workload.cap is not None:
         option = "--overlap" if request.overlap else "--recompute"
         raise fail(

@@ -1,7 +1,7 @@
 """Judges a schedule with pairs, and its certificate.
 
     schedule    complete, every input before its use, within the caps, with the makespan that the certificate gives
-    bound       the work of a rank, if all its F run in pairs that cost no more; or the longest path of a microbatch
+    bound       the work of a rank, with each F alone or in a pair, whichever is cheaper; or a microbatch's longest path
     refuted     shorter makespans, by a proof from the clauses of `proof.slots`, followed here
 
 The optimizer is not consulted. The verdict is valid for all schedules of F, I, W, B and pairs F+B under these terms.
@@ -78,7 +78,7 @@ def _other_order(schedule: Schedule, mine: Bools, again: Bools, asked: str) -> s
 
 
 def bound(asked: Question, case: Case) -> Verdict:
-    """Return the verdict by the longest path, or by the work of a rank between its least head and least tail."""
+    """Return the verdict from the longest path, or from the least head and the work of a rank."""
     value, rank, work, head = asked.sums()
     why = "the longest path of a microbatch"
     if rank is not None:

@@ -15,7 +15,7 @@ from pipesched.optimizer.proof.slot_terms import Kind, Stage
 from pipesched.optimizer.proof.slots import SlotClauses
 
 Pending: TypeAlias = dict[tuple[Op, Stage], deque[int]]
-"""The microbatches with a W or R that has not run yet."""
+"""For each kind and stage, the microbatches whose W or R has not run yet, oldest first."""
 
 
 def schedule_of(clauses: SlotClauses, true: Collection[int], placement: Placement, name: str) -> Schedule:

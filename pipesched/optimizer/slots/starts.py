@@ -1,6 +1,6 @@
 """Initial orders if F can run again: the best order without R, and 1F1B with recomputation on its first stages.
 
-A rank of 1F1B begins with as many F as its cap and the previous rank allow, then repeats F, R, I, W:
+A rank of 1F1B begins with w F, as many as its cap and the previous rank allow, then repeats F, R, I, W:
 
     held before an R    w K + M        if its stage runs again
     held after an F     (w + 1) M      if not

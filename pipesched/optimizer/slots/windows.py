@@ -3,7 +3,7 @@
     before the window     every slot starts as in the known order
     after it              as in the known order, as many ticks earlier as the order is to be shorter
 
-If two routes mirror each other, a mirrored order leaves half as many decisions.
+If two routes mirror each other, a search for mirrored orders only has half as many decisions.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Slots: TypeAlias = Mapping[tuple[int, int], Slot]
 
 @dataclass
 class Window:
-    """Clauses, with additional clauses that are true of some orders only."""
+    """Clauses, and more clauses that only the orders in a window satisfy."""
 
     clauses: SlotClauses
     more: list[list[int]]
@@ -60,7 +60,7 @@ def kept_slots(schedule: Schedule, terms: Terms) -> tuple[Slots, int]:
 
 
 def fixed(clauses: SlotClauses, known: tuple[Slots, int], low: int, high: int) -> list[list[int]]:
-    """Return the clauses that keep the slots outside low .. high."""
+    """Return clauses for: outside low .. high, the slots are those of a known order. known: as from `kept_slots`."""
     slots, last = known
     shift, made = last - clauses.until, list[list[int]]()
     for rank, at_once in enumerate(clauses.slots):

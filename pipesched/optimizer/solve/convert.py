@@ -176,7 +176,7 @@ def value(problem: Problem, orders: Orders) -> int | None:
 
 
 def fault(problem: Problem, start: Ints, bound: int) -> str:
-    """Return the first violated rule of a table of starts, in words; empty if all rules hold.
+    """Return a description of the first rule that a table of starts violates; empty if it violates none.
 
     Args:
         problem: the instance.

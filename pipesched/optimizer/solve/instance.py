@@ -91,7 +91,7 @@ class Instance(Terms):
         return replace(made, unit=self.costs.unit)
 
     def at(self, microbatches: int) -> Instance:
-        """Change the number of microbatches."""
+        """Return the instance with another number of microbatches."""
         return replace(self, placement=_of(self.placement, microbatches))
 
     @property
@@ -139,7 +139,7 @@ class Instance(Terms):
             for _, stage in self.placement.chunks(rank):
                 need = sizes[stage] * Fraction(self.placement.ranks, self.placement.stages)
                 if not kept[stage] and need > cap:
-                    return f"rank {rank} alone needs {shown(need)}: F of stage {stage} holds it while it runs"
+                    return f"rank {rank} must be able to hold {shown(need)}, as F of stage {stage} does while it runs"
         return ""
 
 
@@ -197,7 +197,7 @@ def placement_at(asked: Asked, sizes: Mapping[str, int]) -> Placement:
 
 
 def _check_listed(ranks: tuple[int, ...], given: Mapping[str, int], p: int) -> None:
-    """Refuse a list of ranks that misses a rank, names a rank that does not exist, or has a length other than p * v."""
+    """Refuse a list of ranks that lacks a rank, names a rank that does not exist, or has a length other than p * v."""
     listed = ",".join(map(str, ranks[:16])) + (",…" if len(ranks) > 16 else "")
     missing = sorted(set(range(min(p, len(ranks) + 1))) - set(ranks))
     beyond = [rank for rank in ranks if not 0 <= rank < p]

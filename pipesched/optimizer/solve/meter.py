@@ -48,7 +48,7 @@ class Meter:
         self.spend(made.spent)
 
     def shared(self, questions: Sequence[Given]) -> Iterator[tuple[Given, Meter]]:
-        """Yield each question with a meter like `part`; the questions that follow share the remaining steps equally."""
+        """Yield each question with a meter for an equal share of the remaining steps; later ones get unused steps."""
         for left, question in zip(range(len(questions), 0, -1), questions, strict=True):
             with self.part(1 / left) as part:
                 yield question, part

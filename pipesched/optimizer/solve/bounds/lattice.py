@@ -1,4 +1,4 @@
-"""Narrows time windows by all orders of one rank together, and carries the effect to the other ranks.
+"""Narrows time windows to the starts that occur in some order of a rank, and then those of the other ranks.
 
     state   the number of operations of each sequence of the rank that are done
     T       the earliest time at which a state can be reached        from the states with one operation fewer
@@ -57,7 +57,7 @@ class Rank:
 
     @cached_property
     def stride(self) -> Ints:
-        """By sequence, the amount by which one more operation changes the number of a state."""
+        """For each sequence, the amount by which one more operation changes the number of a state."""
         return np.concatenate([[1], np.cumprod(self.length + 1)[:-1]])
 
     @property
@@ -79,7 +79,7 @@ class Rank:
 
 
 def alone(merged: Merged, rank: int) -> Rank:
-    """Build the problem of one rank."""
+    """Return the sequences of one rank, with the precedences between them."""
     problem = merged.problem
     held = list(problem.on[rank])
     number = {q: i for i, q in enumerate(held)}
@@ -177,7 +177,7 @@ _SWEEPS = 4  # how often per round narrower windows are passed on to the other r
 
 
 def merged_links(original: Problem, merged: Merged) -> list[Link]:
-    """Return the links of the merged problem: those between remaining sequences, and the order of merged sequences."""
+    """Return the links of the merged problem: between sequences that are not merged, and within each merged one."""
     number = {group[0]: q for q, group in enumerate(merged.origin) if len(group) == 1}
     made = [
         Link(number[x.later], number[x.earlier], x.offset, x.delay)
@@ -192,7 +192,7 @@ def tighten(merged: Merged, paths: Sequence[Link], bound: int) -> Merged | None:
 
     Args:
         merged: a problem, and valid time windows for the bound.
-        paths: its `merged_links`.
+        paths: the links of the merged problem, from `merged_links`.
         bound: the objective, in ticks.
     """
     problem, low, high = merged.problem, merged.low, merged.high

@@ -72,7 +72,7 @@ def infeasible(problem: Problem, said: Callable[[Fraction], str] = shown) -> str
 
     said: function that formats an amount of memory. An example of a reason:
 
-    ``rank 0 alone needs 2: when F of stage 7 has run, it holds stages 0, 7 of that microbatch``
+    ``rank 0 must be able to hold 2: when F of stage 7 has run, it holds stages 0, 7 of a microbatch``
     """
     least = least_cap(problem)
     rank = int(np.argmax(least - problem.cap))
@@ -84,6 +84,6 @@ def infeasible(problem: Problem, said: Callable[[Fraction], str] = shown) -> str
     forward = [f for f in problem.on[rank] if problem.op[f] == Op.F and problem.route[f] == route]
     stages = sorted(int(problem.stage[f]) for f in forward if problem.stage[f] <= stage)
     listed = ", ".join(map(str, stages[:6])) + (", …" if len(stages) > 6 else "")
-    held = f"stage{'s' if len(stages) > 1 else ''} {listed} of that microbatch" + ", and its output" * (op == Op.I)
+    held = f"stage{'s' if len(stages) > 1 else ''} {listed} of a microbatch" + ", and its output" * (op == Op.I)
     need = said(int(least[rank]) * problem.part)
-    return f"rank {rank} alone needs {need}: when {Op(op).name} of stage {stage} has run, it holds {held}"
+    return f"rank {rank} must be able to hold {need}: when {Op(op).name} of stage {stage} has run, it holds {held}"

@@ -76,7 +76,7 @@ _F, _I, _W = int(Op.F), int(Op.I), int(Op.W)
 
 
 def memory_links(problem: Problem) -> list[Link]:
-    """Return the memory links of all ranks, without implied links; an F that alone exceeds the cap has no links."""
+    """Return the memory links of all ranks, without implied ones; an F that by itself exceeds the cap has no links."""
     table = (problem.op, problem.stage, problem.takes, problem.frees, problem.duration, _taken_by_input(problem))
     x, route, made = _Columns(*(column.tolist() for column in table)), problem.route.tolist(), list[Link]()
     for held, cap in zip(problem.on, problem.cap.tolist(), strict=True):
@@ -261,7 +261,7 @@ def longest(length: Ints, links: list[Link], least: Ints) -> Ints:
 
 
 def longest_from(length: Ints, links: list[Link], least: Ints) -> Ints:
-    """Return the longest paths against the links, by mirroring the problem in time."""
+    """Return the longest paths in the direction opposite to the links, by mirroring the problem in time."""
     last = len(length) - 1
     mirrored = [Link(last - x.earlier, last - x.later, x.offset, x.delay) for x in links]
     return longest(length[::-1], mirrored, least[::-1])[::-1].copy()

@@ -6,7 +6,7 @@ can run ahead and W can be delayed. So, for times t from the beginning and u fro
     before(t)   the most work that can be done before t                heads, and held memory just before t <= cap
     after(u)    the most work that can be done in the last u           tails, and held memory just after C - u <= cap
     C >= t + (work - before(t) - after(u)) + u                         the rest is done in between, one at a time;
-                                                                       if there is a rest: otherwise they may overlap
+                                                                       if there is any: otherwise t and u may overlap
 
 With a V placement on p ranks, unit costs and a cap of k chunks, rank p - 1 takes k chunks, then waits for the first
 gradient at 3p - 1; in the 3p ticks after its last F it has only I and W of k chunks left:
@@ -128,7 +128,7 @@ def _pareto(held: Ints, work: Ints) -> tuple[Ints, Ints]:
 
 
 def _begun(chunk: Chunk, t: int) -> list[Ints]:
-    """Return, by kind, the work that the first n operations have done by time t, for each possible n."""
+    """Return, for each kind, the most work that the first n operations can do by time t, for each possible n."""
     made = []
     for work, times in zip(chunk.work, chunk.times, strict=True):
         n = int(np.searchsorted(times, t))
@@ -158,7 +158,7 @@ def _forward(chunk: Chunk, t: int) -> tuple[Ints, Ints]:
 
 
 def _backward(chunk: Chunk, t: int) -> tuple[Ints, Ints]:
-    """Return (held just after t from the end, work after that) for every number of remaining W and I; F follow."""
+    """Return (held just after t from the end, work after that) for all numbers of remaining W and I, and thus of F."""
     done, change = _begun(chunk, t), chunk.change
     split = len(done) > 2
     w, i = _both(chunk, len(done[2]), len(done[1])) if split else (np.arange(len(done[1])),) * 2
@@ -167,7 +167,7 @@ def _backward(chunk: Chunk, t: int) -> tuple[Ints, Ints]:
 
 
 def _sum(done: list[Ints], counts: list[Ints]) -> Ints:
-    """Return the work of the given number of operations of each kind, or of all operations that can have begun."""
+    """Return the work of `counts` operations of each kind, or of all that can have begun if these are fewer."""
     parts = [work[np.minimum(n, len(work) - 1)] for work, n in zip(done, counts, strict=True)]
     return np.asarray(sum(parts))
 

@@ -1,5 +1,5 @@
-"""Clauses as arrays with one column per literal, so that one expression builds many clauses; and the variables of a
-question.
+"""Clauses as arrays with one column per literal, so that one expression builds many clauses; and the variables of an
+encoding.
 
 Literals are integers, as in DIMACS. TRUE and -TRUE are constants: a clause with a true literal is dropped, and a false
 literal is removed from its clause. The start of an operation is a unary counter:
@@ -24,7 +24,7 @@ _SLICE = 8192  # clauses converted to Python lists at a time
 
 @dataclass(eq=False)
 class Clauses:
-    """Clauses over 1 .. variables. blocks: int arrays, shape (clauses, literals). impossible: some clause is empty."""
+    """Clauses. variables: count; blocks: int arrays, shape (clauses, literals); impossible: some clause is empty."""
 
     variables: int = 0
     blocks: list[Column] = field(default_factory=list)

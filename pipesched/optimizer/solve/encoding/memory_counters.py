@@ -49,7 +49,7 @@ _NONE = np.zeros(0, dtype=np.int64)
 
 
 def memory(made: Encoding, rank: int) -> None:
-    """Add the memory of one rank, for every t at which an operation may start or end."""
+    """Add clauses for the memory of one rank, for every t at which an operation can start or end."""
     problem = made.problem
     ops = np.concatenate([made.of(q) for q in problem.on[rank]])
     last = made.high[ops] + problem.duration[problem.sequence[ops]]

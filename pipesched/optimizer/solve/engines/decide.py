@@ -1,4 +1,4 @@
-"""Decides one question in this process.
+"""Decides in this process whether there is a schedule with an objective of at most C.
 
     heads, tails ──> each rank alone ──> clauses or intervals ──> an engine ──> starts, checked again
          └── a time window is empty: unsat ──┘

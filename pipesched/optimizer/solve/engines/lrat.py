@@ -37,15 +37,14 @@ def require() -> None:
     except (ImportError, AttributeError, TypeError, ValueError, LookupError, NotImplementedError):
         made = None
     if not made:
-        message = "this python-sat cannot write LRAT proofs: it is another release or was built without CaDiCaL"
+        message = "the installed python-sat cannot write LRAT proofs: wrong release, or built without CaDiCaL"
         raise fail(Code.NEEDS, message, help="pip install 'python-sat==1.9.dev17', or omit --certify and --proof")
 
 
 def refutation(clauses: Mapping[int, list[int]], count: int, meter: Meter) -> bytes | None:
-    """Refute numbered clauses; steps of the proof are numbered from count + 1.
+    """Return an LRAT proof that refutes numbered clauses, with steps numbered from count + 1.
 
-    meter: the clock, with its limit. The proof is empty if there is a model; None if the limit or MOST_BYTES is
-    reached.
+    The proof is empty if there is a model; None if MOST_BYTES or the meter's limit is reached. meter: counts steps.
     """
     empty = next((number for number, literals in clauses.items() if not literals), None)
     if empty is not None:

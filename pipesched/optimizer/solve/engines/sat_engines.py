@@ -81,7 +81,7 @@ class UnknownError(Exception):
 
 @dataclass(frozen=True)
 class Effort:
-    """The limit on an engine's steps, None for no limit; report: called with the steps so far; seed: random seed."""
+    """limit: most steps of an engine, None for no limit; report: called with the steps so far; seed: random seed."""
 
     limit: int | None = None
     report: Callable[[int], None] = lambda steps: None

@@ -105,7 +105,7 @@ def _tried(pool: Pool, look: int, seed: int) -> Iterator[Candidate]:
 
 
 def _first(problem: Problem, meter: Meter) -> Candidate:
-    """Return an order that exists under all caps; with many routes, a list schedule if it cannot deadlock."""
+    """Return an order that fits all feasible caps; with many routes, a list schedule if it cannot deadlock."""
     if problem.placement.routes > FEW_ROUTES and Room(problem).always:
         meter.spend(LISTED * problem.operations)
         return "list schedule, backward first", listed(problem, dict(policies(problem))["backward first"])
@@ -126,7 +126,7 @@ def _families(pool: Pool, justifier: Justifier, seed: int) -> Iterator[Candidate
 
 
 def _crowded(problem: Problem) -> int:
-    """Return the further steps of a pattern with many routes; each sequence is placed among all others on its rank."""
+    """Return the steps to add for a pattern with many routes, where each sequence is placed among those of its rank."""
     held = np.bincount(problem.rank, minlength=problem.ranks)
     return int((held**3).sum()) // CROWDED if problem.placement.routes > FEW_ROUTES else 0
 

@@ -29,7 +29,7 @@ PASS = 3  # steps charged per operation
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """The problem in one direction of time, by operation.
+    """The problem in one direction of time; every list except cap has an entry per operation.
 
     into: pairs (operation that must start before, least time from its start), including the order of the sequence.
     """

@@ -1,4 +1,4 @@
-"""Shortens spans by ranks that begin later: such a rank runs a later microbatch first.
+"""Shortens spans by making ranks begin later: such a rank runs a later microbatch first.
 
     FIFO        rank 1   F0 .. F1 ..       F1 has not arrived yet: its rank waits within its span
     late        rank 1      F1 F0 ..       it begins when microbatch 1 has arrived, and does not wait
@@ -74,7 +74,7 @@ def _wanted(problem: Problem, entries: Sequence[int], start: Ints) -> dict[int, 
 
 
 def labelled(problem: Problem, words: Sequence[Ints], first: dict[int, int]) -> Orders:
-    """Make orders of these sequences, in which a rank first runs the microbatch that arrives as number first[rank]."""
+    """Return orders with these sequences, in which a rank first runs the microbatch that arrives in place first[rank]."""
     labels = _labels(problem, first)
     orders = []
     for word in words:

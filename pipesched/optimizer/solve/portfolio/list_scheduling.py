@@ -136,7 +136,7 @@ class _Run:
 
 
 def policies(problem: Problem) -> list[tuple[str, Ints]]:
-    """Return (name, sort keys of all operations) by policy, most useful first; the name states what has priority."""
+    """Return (name, sort keys of all operations) for each policy, most useful first; the name states the priority."""
     alone = paths(problem).head[np.minimum(problem.first[:-1], problem.operations - 1)]  # of first microbatches
     depth, index = alone[problem.sequence], problem.index
     forward = problem.op[problem.sequence] == Op.F
