@@ -68,7 +68,7 @@ def test_least_cap_is_the_least(optima: dict[int, int | None]) -> None:
 def test_the_reason_names_the_rank_and_what_it_needs() -> None:
     """A V placement on two ranks needs two of its chunks on each, one microbatch in all."""
     assert infeasible(_vee(2, 4, 1)) == (
-        "rank 0 alone needs 1: when F of stage 3 has run, it holds stages 0, 3 of that microbatch"
+        "rank 0 must be able to hold 1: when F of stage 3 has run, it holds stages 0, 3 of a microbatch"
     )
     assert infeasible(_vee(2, 4, 2)) is None
 

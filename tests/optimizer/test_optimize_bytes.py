@@ -75,8 +75,8 @@ def test_messages_beyond_what_is_set_aside_are_set_aside_then(monkeypatch: pytes
     [
         ((STATES[0] - 1, cap(1, 2)), "PS503", "rank 0"),
         ((cap(0, 2), STATES[1] - 1), "PS503", "rank 1"),
-        ((cap(0, Q(1, 2)), cap(1, 2)), "PS504", "rank 0 alone needs"),
-        ((cap(0, 2), cap(1, Q(1, 2))), "PS504", "rank 1 alone needs"),
+        ((cap(0, Q(1, 2)), cap(1, 2)), "PS504", "rank 0 must be able to hold"),
+        ((cap(0, 2), cap(1, Q(1, 2))), "PS504", "rank 1 must be able to hold"),
     ],
 )
 def test_what_cannot_fit_is_refused_by_rank(caps: tuple[int, int], code: str, said: str) -> None:

@@ -194,7 +194,9 @@ def test_a_cap_below_the_minimum_names_rank_minimum_and_reason(
     """Every schedule holds one microbatch at some time, on all stages of a rank."""
     assert main(["optimize", *arguments]) == 1
     said = capsys.readouterr().out
-    assert re.match(rf"infeasible: rank {rank} alone needs {re.escape(minimum)}: when [FI] of stage \d+ has run", said)
+    assert re.match(
+        rf"infeasible: rank {rank} must be able to hold {re.escape(minimum)}: when [FI] of stage \d+ has run", said
+    )
     assert "proved" not in said and "explain PS701" in said
     status, value = answered(arguments, capsys)
     assert (status, value["status"], value["source"], value["makespan"]) == (1, "infeasible", None, None)
@@ -226,7 +228,7 @@ def test_a_range_prints_a_line_a_cap_with_what_is_infeasible(capsys: pytest.Capt
     lines = capsys.readouterr().out.splitlines()
     rows = [line.split() for line in lines[2:]]
     assert [row[0] for row in rows] == ["0.5", "1", "1.5", "2", "2.5", "3"]
-    assert "infeasible: rank 0 alone needs 1" in lines[2]
+    assert "infeasible: rank 0 must be able to hold 1" in lines[2]
     spans = [int(row[1]) for row in rows[1:]]
     assert spans == sorted(spans, reverse=True)
     status, value = answered((*SMALL, "--mem-cap", "1/2..3:1/2"), capsys)
@@ -273,7 +275,7 @@ def test_other_forms_say_the_verdict(form: str, capsys: pytest.CaptureFixture[st
     assert capsys.readouterr().out == "proved optimal: makespan 10\n"
     assert main(["optimize", *SMALL, "--format", form, "--mem-cap", "0.1"]) == 1
     (line,) = capsys.readouterr().out.splitlines()
-    assert "PS701" in line and "rank 0 alone needs 1" in line
+    assert "PS701" in line and "rank 0 must be able to hold 1" in line
 
 
 @pytest.mark.parametrize("arguments", [("--p", "3", "--m", "5", "--mem-cap", "2"), ("--p", "2", "--mem-cap", "2")])

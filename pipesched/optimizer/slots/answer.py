@@ -237,7 +237,7 @@ def _too_large(asked: Question) -> str:
     for q, rank in asked.rank.items():
         cap = asked.cap[rank]
         if cap is not None and asked.takes[q] > cap:
-            return f"rank {rank} must be able to hold {shown(Fraction(asked.takes[q], asked.fine))}, as F of stage {q[1]} does"
+            return f"rank {rank} must hold {shown(Fraction(asked.takes[q], asked.fine))}, as F of stage {q[1]} does"
     return ""
 
 
