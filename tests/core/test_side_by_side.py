@@ -1,4 +1,4 @@
-"""Schedules that are verified together get the same verdicts as with `verify` at one size at a time."""
+"""Schedules that are verified together get the same verdicts as when `verify` runs at one size at a time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The time of two chains on the engines of a rank is the least over all orders, found by trying every tick."""
+"""The time of two chains of parts on the engines of a rank is the least over all orders, as trying every tick shows."""
 
 from __future__ import annotations
 

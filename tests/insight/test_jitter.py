@@ -1,4 +1,4 @@
-"""When times vary, each draw of the makespan equals a separate run, and the slack of a message is exact."""
+"""When times vary, the makespan of each draw equals that of a separate run, and the slack of a message is exact."""
 
 from __future__ import annotations
 

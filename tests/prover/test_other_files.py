@@ -1,4 +1,4 @@
-"""`prove` agrees with trying all small sizes on files that are not in the library.
+"""For files that are not in the library, `prove` agrees with trying all small sizes.
 
 `tests/data/proved` has schedules of papers (DAPPLE, GPipe with recomputation, out-of-order backprop), and others: an
 order by the parity of rank and instant, pairs of microbatches, a wave, two routes, cool-downs that are split, a

@@ -1,4 +1,4 @@
-"""Runs one process per rank, with messages that go through queues, on gloo, where every message is a rendezvous.
+"""Runs one gloo process per rank, with messages that go through queues; on gloo every message is a rendezvous.
 
 A queue is a thread: it posts an element (one message, or what a batch has in the queue), waits until all of it is
 complete, and takes the next. The rank itself walks its list: it puts messages into queues, and waits where a compute

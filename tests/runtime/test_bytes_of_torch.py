@@ -1,4 +1,4 @@
-"""The predicted bytes are those that torch needs when the executor runs a transformer's lists on a CPU."""
+"""The predicted bytes are those that torch needs when the executor runs a transformer's instructions on a CPU."""
 
 from __future__ import annotations
 

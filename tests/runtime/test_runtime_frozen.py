@@ -1,4 +1,4 @@
-"""With frozen stages, real gloo processes train like undivided training, with the predicted memory; a model whose
+"""With frozen stages, real gloo processes train like the undivided model, with the predicted memory; a model whose
 frozen stages differ from the stream is refused.
 """
 
