@@ -158,9 +158,7 @@ def _may_move(program: Program, receive: int, before: int) -> bool:
 def _costs(first: Examination, best: _Repair, free: Analysis | None) -> Iterator[str]:
     """Yield notes that compare the repair with the given file: the makespan, with the assumed costs, and the peak."""
     before, after = first.analysis, best.made.analysis
-    was = (
-        f"; {shown(before.makespan)} for the compute order as written if no send ever waits" if before.finished else ""
-    )
+    was = f"; {shown(before.makespan)} for the compute order as written if no send waits" if before.finished else ""
     costs = str(after.costs) or "F=1,I=1,W=1,B=2,C=0, since none are given"
     yield f"makespan {shown(best.makespan)} with messages queued under {after.model}{was}; costs {costs}"
     peaks = [max(made.memory.peak, default=Fraction(0)) for made in (before, after)]

@@ -25,9 +25,7 @@ from pipesched.orders.codes import OrdersCode
 from pipesched.versions.codes import VersionCode
 from pipesched.versions.facts import Versions
 
-_MEANING = (
-    "a backward reads, with `stash`: the version its F read; `latest`: the newest; `delay d`: max(0, t - d) in batch t"
-)
+_MEANING = "a backward reads its F's version (`stash`), the newest (`latest`), or max(0, t - d) in batch t (`delay d`)"
 _RULES = "`versions stash`, `versions latest` or `versions delay 1`"
 
 

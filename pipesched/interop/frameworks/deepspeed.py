@@ -3,7 +3,7 @@
     deepspeed:TrainSchedule, deepspeed:InferenceSchedule, …    a class of the installed `runtime/pipe/schedule.py`
     deepspeed:module:Class, deepspeed:path/to/file.py:Class    your own subclass
 
-Only `schedule.py` is executed, without torch; all other modules of DeepSpeed are Fakes.
+Only `schedule.py` is executed, without torch; all other modules of DeepSpeed are replaced by Fakes.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _DeepSpeed(Finder):
 
 @cache
 def _schedule() -> ModuleType:
-    """Import the file with the schedules; each instruction remembers the line that created it."""
+    """Import `schedule.py`, and make each instruction store the line that created it."""
     package = find_spec("deepspeed")
     if package is None or not package.submodule_search_locations:
         raise ModuleNotFoundError("No module named 'deepspeed'", name="deepspeed")
@@ -80,7 +80,7 @@ def _schedule() -> ModuleType:
 
 
 def _class(schedule: ModuleType, name: str) -> type:
-    """Find a schedule class by its name in that file, or as `module:Class` for any subclass of `PipeSchedule`."""
+    """Return the class with this name in `schedule.py`, or, for `module:Class`, that subclass of `PipeSchedule`."""
     base = schedule.PipeSchedule
     kinds = {
         key: x for key, x in vars(schedule).items() if inspect.isclass(x) and issubclass(x, base) and x is not base

@@ -2,7 +2,7 @@
 
     a named file             unchanged; its imports follow the same rules
     standard library         unchanged
-    any other module         a Fake: any attribute, any call, any base class; as a decorator it returns the function
+    any other module         a Fake: has every attribute, accepts every call, and can be a base class or a decorator
 
 A Fake has no value. If the code needs a value (for a branch, a length, a number, a call that moves data), `Undecided`
 is raised with the name of the Fake, so that no part of an order is guessed. `sys.modules` is restored afterwards.
@@ -32,7 +32,7 @@ class Undecided(Exception):
 
 
 class Fake(ModuleType):
-    """A replacement for a module, or for an object in a module. inert: calls are allowed and do nothing."""
+    """A replacement for a module, or for an object in a module. inert: whether calls are allowed; they do nothing."""
 
     def __init__(self, name: str, *, inert: bool = True) -> None:
         super().__init__(name)
@@ -85,7 +85,7 @@ class Fake(ModuleType):
 
 
 def _loaded(name: str) -> ModuleType | None:
-    """Return the module of that name as an attribute of its package, if a Finder is active; otherwise None."""
+    """Return the module of that name if it is real or already loaded; None if not, or if no Finder is active."""
     finder = next((x for x in sys.meta_path if isinstance(x, Finder)), None)
     if finder is None:
         return None

@@ -40,7 +40,7 @@ _SCOPES = 0b11  # from version 6: abstract sockets of other processes, signals t
 
 
 def close(folder: str, refuse: Callable[[str], None]) -> None:
-    """Confine this process permanently. refuse: raises an error for a forbidden action of Python code."""
+    """Confine this process permanently. refuse: raises an error that describes a forbidden action of Python code."""
     _limit()
     held = _landlock(folder)
     inside = os.path.realpath(folder) + os.sep
@@ -82,7 +82,7 @@ def _database(name: object) -> str | None:
 
 
 def _limit() -> None:
-    """Limit the memory and file size of each process, if the system has such limits; a lower existing limit is kept."""
+    """Limit the memory and file size of each process, if the system supports it; a lower existing limit is kept."""
     with suppress(ImportError):
         import resource
 

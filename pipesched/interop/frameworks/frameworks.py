@@ -25,8 +25,8 @@ from pipesched.support.source import Source
 class Framework:
     """A framework that generates schedules. title: a description of the code that is executed. package: the package
     that must be installed, or empty. recorder: our module that runs it. tried: prefixes of the tested version numbers.
-    names: names that can follow the colon. options: options of ``-D`` besides p, v and m, each with its meaning. open:
-    True if the recorder takes further options.
+    names: known schedule names. options: the meaning of each ``-D`` option besides p, v and m. open: True if the
+    recorder takes further options.
     """
 
     name: str
@@ -64,19 +64,19 @@ def entries() -> list[dict[str, object]]:
 
 
 def lines() -> Iterator[str]:
-    """Yield the lines of text: all frameworks with their schedules."""
+    """Yield the lines of `list`: all frameworks with their schedules."""
     for row in FRAMEWORKS.values():
         yield f"{row.name}:NAME  {row.title}"
         yield f"    {', '.join(row.names)}"
 
 
 def names() -> list[str]:
-    """Return the known schedule names of all frameworks, each after its framework and a colon."""
+    """Return the known schedule names of all frameworks, as ``FRAMEWORK:NAME``."""
     return [f"{row.name}:{name}" for row in FRAMEWORKS.values() for name in row.names]
 
 
 def meant(target: str) -> str | None:
-    """Return the help for a target that names an unknown framework; None if it does not name a framework."""
+    """Return the help for a target that names an unknown framework; None if it does not have the form ``NAME:NAME``."""
     name, colon, rest = target.partition(":")
     if not (colon and rest and name.isidentifier()) or len(name) == 1:  # a drive of Windows
         return None

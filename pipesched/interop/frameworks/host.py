@@ -2,7 +2,7 @@
 
     record(call, options) ── a process ──> recording.main ──> Recorded: rows with source lines, version, notes
 
-Every failure is an error with a code; the output of the process is kept separately, and shown with the error.
+Every failure is reported as an error with a code, together with the last lines that the process printed.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _MODULE = "pipesched.interop.frameworks.recording"
 
 
 class Head(TypedDict):
-    """How a process ended, and the last part of its output."""
+    """The exit status of a process, and the last part of its output."""
 
     ended: str
     said: str
 
 
 class Found(TypedDict, total=False):
-    """The answer of the process, not yet checked: the fields of a recording, or an error with its kind."""
+    """The unchecked answer of the process: the fields of a recording, or an error and its kind."""
 
     error: str
     message: str
@@ -61,8 +61,8 @@ def record(call: Call, options: Mapping[str, object], *, path: str | None = None
     """Record the schedule that a call names. path: a folder of packages, or an environment.
 
     Raises:
-        PipeschedError: PS850 if the framework is not installed; PS851 if its code raised an error; PS852 if it took
-            too long; PS853 without an order; PS854 if the fence refused an action; PS855 for an unknown name or option.
+        PipeschedError: PS850 if the framework is not installed; PS851 if its code raised an error; PS852 if it took too
+            long; PS853 if it returned no order; PS854 if the fence refused an action; PS855 if there is no such option.
     """
     command, asked = _request(call, options, path, limit)
     head, body = _run(command, asked, limit)
@@ -110,7 +110,7 @@ def _site(path: str | None) -> tuple[list[str], list[str]]:
     if path is None:
         return [], command
     if not os.path.isdir(path):
-        help = "a folder of packages (pip install --target FOLDER), or an environment (python -m venv)"
+        help = "name a folder of packages (pip install --target FOLDER), or an environment (python -m venv)"
         raise fail(InteropCode.FRAMEWORK, f"--framework-path {path} is not a folder", help=help)
     own = Path(path, "bin", "python").absolute()
     if own.exists():  # this Python may be too old for -P; every version has -I
@@ -135,7 +135,7 @@ def _run(command: list[str], asked: Request, limit: float) -> tuple[Head, bytes]
         except OSError as error:
             reason = f"{command[0]} cannot be started: {(error.strerror or str(error)).lower()}"
             raise fail(
-                InteropCode.FRAMEWORK, reason, help="--framework-path names a folder or an environment"
+                InteropCode.FRAMEWORK, reason, help="--framework-path must name a folder or an environment"
             ) from None
         assert process.stdin is not None and process.stdout is not None
         head = body = b""
@@ -187,7 +187,7 @@ def _found(call: Call, limit: float, head: Head, body: bytes) -> Found:
             InteropCode.GENERATOR_TIME, f"{call.name} did not end within {limit:g} s", here, notes=printed, help=help
         )
     if ended == "large":
-        raise fail(InteropCode.NO_ORDER, f"{call.name} printed more output than any order needs", here, notes=printed)
+        raise fail(InteropCode.NO_ORDER, f"{call.name} returned more data than any order needs", here, notes=printed)
     try:
         with budgeted(call):
             found: Found = json_of(body)
@@ -227,7 +227,7 @@ def _failure(call: Call, row: Framework, found: Found, here: Label, printed: tup
             return fail(InteropCode.FRAMEWORK_NAME, said, here, help=help)
         case "absent":
             needs = f"pip install {row.package}" if row.package else "pipesched searches this folder and its packages"
-            where = f"{needs}; or --framework-path FOLDER names its folder"
+            where = f"{needs}; or name its folder with --framework-path FOLDER"
             return fail(
                 InteropCode.FRAMEWORK, f"{call.name} cannot be executed: {said}", *there, notes=printed, help=where
             )
@@ -241,7 +241,7 @@ def _failure(call: Call, row: Framework, found: Found, here: Label, printed: tup
                 help=help or gives,
             )
         case "fence":
-            can = "it can read files, and write only to its temporary folder"
+            can = "the code can read files, but write only to its temporary folder"
             return fail(InteropCode.FENCE, f"{call.name} {said}: refused", *there, notes=printed, help=can)
     if said.startswith("FileNotFoundError"):
         help = "its current folder is temporary: name files relative to __file__"
@@ -249,7 +249,7 @@ def _failure(call: Call, row: Framework, found: Found, here: Label, printed: tup
 
 
 def _line(found: Found) -> tuple[Label, ...]:
-    """Return the label at the framework's source line, or nothing if the file cannot be read."""
+    """Return a label at the framework's source line that raised the error; empty if the file cannot be read."""
     if not found.get("file"):
         return ()
     try:

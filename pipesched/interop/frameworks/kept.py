@@ -1,4 +1,4 @@
-"""Checks a framework's buffers: a microbatch must not be put into a buffer before the previous one was taken.
+"""Checks a framework's buffers: a microbatch must not be put into a buffer before the previous one was taken out.
 
     ForwardPass(0)  F0.0     output buffer 0 holds microbatch 0 from here
     ForwardPass(0)  F0.1     overwritten by microbatch 1, which B0.0 then takes   PS865
@@ -22,12 +22,13 @@ from pipesched.interop.codes import InteropCode
 from pipesched.model.schedule import Program, Schedule
 
 Kept = tuple[str, int, int, int, int, int, int]
-"""A buffer, a stage and a microbatch; then step and index of its first and its last instruction on the buffer."""
+"""The span during which a buffer holds a microbatch: buffer, stage and microbatch; then, for the first and the last
+instruction that uses it, the position among the stage's instructions and among the rank's words."""
 
 
 @dataclass(frozen=True)
 class Keeping:
-    """The buffers in which the framework keeps microbatches, by rank."""
+    """For each rank, the spans during which the framework's buffers hold microbatches."""
 
     by_rank: Sequence[Sequence[Kept]] = ()
 
@@ -38,7 +39,7 @@ def check(subject: Subject) -> Iterator[Diagnostic]:
 
 
 def check_kept(order: Program | Schedule, kept: Sequence[Sequence[Kept]]) -> Iterator[Diagnostic]:
-    """Yield PS865 for the first microbatch on each rank that overwrites another one. kept: the buffers, by rank."""
+    """Yield PS865 for the first microbatch on each rank that overwrites another one. kept: as in `Keeping`."""
     for rank, spans in enumerate(kept):
         ordered = sorted(spans, key=lambda one: (one[1], one[0], one[3]))
         early = [(one, then) for one, then in pairwise(ordered) if one[:2] == then[:2] and then[3] < one[5]]

@@ -119,7 +119,7 @@ SIZES = ("pipeline_model_parallel_size", "virtual_pipeline_model_parallel_size",
 
 
 def record(name: str, options: Options) -> Recorded:
-    """Record every rank of a schedule of the installed release."""
+    """Record a schedule of the installed release on every rank."""
     given = {key: value for key, value in options.items() if key not in ("p", "v", "m", "max-ops")}
     if name not in FUNCTIONS:
         raise Unknown(f"megatron has no schedule {name}", f"it has {' and '.join(FUNCTIONS)}")
@@ -178,7 +178,7 @@ def _setting(core: Core, name: str, value: object) -> object:
 
 
 def _layers(said: object, stages: int) -> Callable[[int], int]:
-    """Return the number of layers by stage, from one number or a layout such as ``Ett+t++L`` (``t``: a layer)."""
+    """Parse one number of layers, or a layout such as ``Ett+t++L`` (``t``: a layer), as a function of the stage."""
     each = [said] if isinstance(said, int) else [x.count("t") for x in str(said).split("+")]
     if len(each) not in (1, stages) or not (isinstance(said, int) or {*str(said)} <= {*"EtmL+"}) or min(each) < 0:
         raise Unknown(f"layers is {said}", f"give one number, or {stages} stages such as Ett+t+L, with one t per layer")
@@ -240,7 +240,7 @@ def _release(folder: Path) -> str:
 
 
 def run(core: Core, name: str, sizes: tuple[int, int, int], options: Mapping[str, object], rank: Rank) -> set[str]:
-    """Run the real function for one rank; return the options that its configuration lacks, which count as off."""
+    """Run the real function for one rank; return the options that its configuration lacks, which are taken as off."""
     ranks, chunks, microbatches = sizes
     _enter(core, rank, chunks if name == "interleaved" else None)
     asked: set[str] = set()

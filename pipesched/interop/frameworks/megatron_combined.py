@@ -2,9 +2,9 @@
 
     overlap_moe_expert_parallel_comm     combined_1f1b.py and model_chunk_schedule_plan.py run as installed
 
-The nodes of a layer, the loss and `forward_step_func` are ours; streams and events are Fakes. Both parts of a pass are
-one overlap in the recorded order, placed where the first node runs. A note lists the parts that the first pair
-launches, with their streams.
+The nodes of a layer, the loss and `forward_step_func` are ours; streams and events are Fakes. The forward and backward
+of a pass are one overlap in the recorded order, placed where the first node runs. A note lists the parts that the first
+pair launches, with their streams.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ Entering: TypeAlias = Callable[[], AbstractContextManager[object]]
 
 
 class Passes:
-    """The current pass of a rank. waiting: its computes that are not recorded yet. both: True for an overlap."""
+    """The current pass of a rank. waiting: its computes that are not recorded yet. both: True if it is an overlap."""
 
     def __init__(self, rank: Rank) -> None:
         self.rank, self.waiting, self.both = rank, list[Label](), False
         self.done = False
 
     def begin(self, labels: list[Label], *, empty: bool) -> None:
-        """Begin a pass of these computes. empty: True for a pass without layers."""
+        """Begin a pass with one or two computes. empty: True if the pass has no layers."""
         self.done = self.done or bool(self.rank.issued)
         self.waiting, self.both = [] if empty else labels, len(labels) == 2
         if empty:
             self.rank.compute(*labels)
 
     def node(self, kind: str, name: str, layer: str, of: str) -> None:
-        """Record a node, and with the first node of a pass its computes. of: the stage and microbatch of the pass."""
+        """Record a node, and, with the first node of a pass, the computes of the pass. of: its stage and microbatch."""
         if self.waiting:
             self.rank.compute(*self.waiting)
             self.waiting = []
@@ -58,7 +58,7 @@ class Passes:
 
 
 class _Node:
-    """A part of a layer. on: enters its stream, as the release's own nodes do. of: its stage and microbatch."""
+    """A part of a layer. on: makes the context that enters its stream. of: its stage and microbatch."""
 
     def __init__(self, passes: Passes, name: str, layer: str, of: str, on: Entering, *, delayed: bool) -> None:
         self._passes, self._name, self._layer, self._of = passes, name, layer, of
@@ -91,7 +91,7 @@ class _Loss:
 
 
 def _plan(core: Core, rank: Rank, passes: Passes, config: Theirs, layers: Callable[[int], int]) -> type:
-    """Return the class of plans; its `run` is the release's own. layers: the layers of a stage."""
+    """Return the class of plans, whose `run` calls the release's own. layers: maps a stage to its number of layers."""
     real: Theirs = core.plans
     utils: Theirs = core.modules["megatron.core.pipeline_parallel.utils"]
     chunks = int(config.virtual_pipeline_model_parallel_size or 1)
@@ -169,7 +169,7 @@ def _nothing(*given: object) -> None: ...
 
 
 def _then(run: Callable[[object], object], made: Token) -> Callable[[object], Token]:
-    """Return a function that runs a node and returns a token."""
+    """Return a function that runs a node and returns the token `made`."""
 
     def backward(tensor: object) -> Token:
         run(tensor)
@@ -180,8 +180,8 @@ def _then(run: Callable[[object], object], made: Token) -> Callable[[object], To
 
 @contextmanager
 def combined(core: Core, rank: Rank, config: Theirs, layers: Callable[[int], int]) -> Iterator[Callable[..., object]]:
-    """Replace nodes, loss and steps in the release's modules, put these in `sys.modules`, and yield
-    `forward_step_func`. layers: the layers of a stage.
+    """Replace nodes, loss and steps in the release's modules, put these modules in `sys.modules`, and yield
+    `forward_step_func`. layers: maps a stage to its number of layers.
     """
     schedules, found = vars(core.schedules), vars(core.modules["megatron.core.pipeline_parallel.combined_1f1b"])
     vars(core.modules["megatron.core.pipeline_parallel.utils"]).update(_COMP_STREAM=None, _COMM_STREAM=None)
@@ -208,7 +208,7 @@ def combined(core: Core, rank: Rank, config: Theirs, layers: Callable[[int], int
 
 
 def plans(finder: Finder, module: type) -> ModuleType | None:
-    """Load the plans of a release that has them, within its Finder. module: the class that takes GPTModel's place."""
+    """Load the release's module of plans, within its Finder; None if it has none. module: replaces class GPTModel."""
     if f"megatron.core.{FILES[1]}" not in finder.files:
         return None
     made = import_module(f"megatron.core.{FILES[1]}")

@@ -130,7 +130,9 @@ class Request:
 
 @dataclass(eq=False)
 class Rank:
-    """torch.distributed for one rank; it records calls. issued: the parts of the rank's first combined pass."""
+    """torch.distributed for one rank; it records calls. under_way: the posts that no wait has completed. issued: the
+    parts that the rank's first combined pass launches, in order.
+    """
 
     folder: str
     ranks: int
@@ -203,7 +205,7 @@ class Rank:
         tensor.label = label
 
     def compute(self, label: tuple[str, int, int], beside: tuple[str, int, int] | None = None) -> None:
-        """Record a compute, or an overlap of two."""
+        """Record a compute operation, or an overlap of two."""
         self.events.append(Event("compute", self.place(), label, beside))
 
     def made(self, token: Token) -> None:

@@ -1,6 +1,6 @@
 """Translates the instructions of DeepSpeed's pipeline engine, which name buffers instead of microbatches, to words and
 uses of buffers. The first and the last stage load the microbatches in order, and the other stages receive them from the
-stage before; the i-th instruction of a kind on a buffer belongs to the i-th microbatch in that buffer.
+stage before; the i-th instruction of a kind on a buffer belongs to the i-th microbatch put into it.
 
     instruction         word          place of the microbatch        held until
     LoadMicroBatch(0)                 input buffer 0, first stage    until F
@@ -42,7 +42,9 @@ KNOWN = (*WORDS, LOAD, REDUCE, STEP, COMMIT, "ReduceTiedGrads")
 
 @dataclass
 class _One:
-    """An instruction of DeepSpeed. phase: 0 or 1, its chunk in DualPipeV. word: the index of its word in the row."""
+    """An instruction of DeepSpeed. phase: 0 or 1, its chunk in DualPipeV. word: the index in the row of its word, or of
+    the next word if it has none.
+    """
 
     name: str
     buffer: int
@@ -102,7 +104,7 @@ def _read(one: object, place: Place | None) -> _One:
 
 
 def _stages(ranks: list[list[_One]]) -> list[_Stage]:
-    """Return the stages in the order of an activation: down the ranks, and up again if there are two phases."""
+    """Return the stages in the order in which activations pass them: down the ranks, and up again with two phases."""
     p, folded = len(ranks), any(one.phase for row in ranks for one in row)
     home = [*range(p), *(reversed(range(p)) if folded else ())]
     made = []
@@ -190,7 +192,7 @@ def _word(one: _One, stage: _Stage) -> str:
 
 
 def _kept(stage: _Stage, *, alone: bool) -> Iterator[Kept]:
-    """Yield, for each place and microbatch: place, stage, microbatch, step and word of the first and last instruction.
+    """Yield the span during which each buffer of a stage holds each microbatch.
 
     alone: True if the engine has only one buffer for all losses and one for all received gradients.
     """
@@ -204,7 +206,7 @@ def _kept(stage: _Stage, *, alone: bool) -> Iterator[Kept]:
 
 
 def _places(stage: _Stage, one: _One, alone: bool) -> Iterator[str]:
-    """Yield the places that an instruction writes or reads."""
+    """Yield the names of the buffers that an instruction writes or reads."""
     if one.name in ("RecvActivation", FORWARD, "SendGrad") or (one.name == LOAD and stage.first):
         yield f"input buffer {one.buffer}"
     if stage.last and one.name in (LOAD, FORWARD):

@@ -1,14 +1,14 @@
-"""Runs other people's pipeline code that posts its own messages, for every rank, on tokens, with a fake process group.
+"""Runs pipeline code that posts its own messages, once per rank, on tokens and with a fake process group.
 
     def order(p: int, m: int):
-        def step(at):                                    once for each rank; imports what it traces here
+        def step(at):                                    called once per rank; imports the traced code
             from dualpipe import DualPipeV
             DualPipeV((at.module(at.rank), at.module(2 * p - 1 - at.rank))).step(at.batch, num_chunks=m, …)
         return traced(step, p, "dualpipe")               the packages that run unchanged
 
 Within `step`, torch is replaced: a tensor is a token without values; `isend`, `irecv`, `P2POp` and `batch_isend_irecv`
 record their arguments; a module records F, and `backward`, `autograd.backward` or the engine of autograd record B; or
-I, and later W, if a store of weight gradients is open or `inputs` names the wanted gradients. All other modules are
+I, and later W, if a store of weight gradients is enabled or `inputs` names the wanted gradients. All other modules are
 Fakes, and code that needs the value of a Fake is refused. A received token is named by the compute that uses it, so
 `verify` finds a receive that is used for a different microbatch from the one sent.
 """
@@ -37,7 +37,7 @@ from pipesched.interop.frameworks.recording import FOLDERS, Recorded
 
 
 class Store(Protocol):
-    """A store of weight gradients: while it is enabled, a backward leaves its weight gradients there."""
+    """A store of weight gradients: while it is enabled, a backward puts the work for its weight gradients there."""
 
     enabled: bool
 
@@ -53,7 +53,7 @@ class Tensor(Token):
     data = Fake("the data of a tensor")  # type: ignore[assignment]
 
     def detach(self) -> Tensor:
-        """Return a token of the same message, at which a backward stops."""
+        """Return a token with the same label, at which a backward stops."""
         return Tensor(self.label)
 
     def _itself(self, *given: object, **named: object) -> Tensor:
@@ -62,7 +62,7 @@ class Tensor(Token):
     requires_grad_ = detach_ = contiguous = clone = to = cuda = view = __truediv__ = __add__ = _itself
 
     def tensor_split(self, parts: int, dim: int = 0) -> list[Tensor]:
-        """Return one token for each microbatch."""
+        """Return a new token for each of the parts."""
         return [Tensor() for _ in range(parts)]
 
     chunk = split = tensor_split
@@ -132,7 +132,7 @@ class Module(Base):
         outputs1: Sequence[object],
         gradients1: Sequence[object],
     ) -> tuple[list[Tensor], object]:
-        """Record a forward and a backward as one pair; the signature is DualPipe's."""
+        """Record a forward and a backward as an overlap; the signature is DualPipe's."""
         made = module0._begun(inputs0)
         ended = module1.ended([loss1] if loss1 is not None else outputs1, gradients1)
         assert made.label is not None
@@ -154,7 +154,7 @@ class Module(Base):
             store.put(lambda: self.rank.compute(("W", stage, microbatch)))
 
     def ended(self, outputs: Sequence[object], gradients: Sequence[object]) -> tuple[str, int, int]:
-        """Take the gradient of an output, set the gradient of the input, and return the name of the backward."""
+        """Take the gradient of an output, set the gradient of the input, and return the label of the backward."""
         output = outputs[0]
         assert isinstance(output, Tensor) and output.label is not None and output.made is not None
         _, stage, microbatch = output.label

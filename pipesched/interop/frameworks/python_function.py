@@ -71,7 +71,7 @@ def _require(name: str, given: Options, takes: Mapping[str, bool], rank: str | N
 
 
 def _takes(function: Callable[..., object]) -> tuple[dict[str, bool], bool]:
-    """Return a function's parameters, each True if required, and True if the function takes any option (`**`)."""
+    """Map each parameter of a function to True if it is required; also return True if it takes any option (`**`)."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
@@ -127,7 +127,7 @@ def _rows(order: object) -> Iterable[object]:
 
 
 def _yielded(values: Iterable[object]) -> Iterator[tuple[object, Place | None]]:
-    """Yield the values; if a generator makes them, each with the file and line of its yield."""
+    """Yield each value with the file and line of its yield, or None if it does not come from a generator."""
     frame = values.gi_frame if isinstance(values, GeneratorType) else None
     file = "" if frame is None else shown(frame.f_code.co_filename)
     for value in values:
@@ -135,7 +135,7 @@ def _yielded(values: Iterable[object]) -> Iterator[tuple[object, Place | None]]:
 
 
 def _cells(row: object, rank: int, most: int) -> Iterator[tuple[object, Place | None]]:
-    """Yield the cells of a row; if a generator makes them, each with the file and line of its yield."""
+    """Yield each cell of a row with the file and line of its yield, or None if it does not come from a generator."""
     if isinstance(row, bytes) or not isinstance(row, Iterable):
         raise Nonsense(f"row {rank} is {_short(row)}")
     for count, (step, place) in enumerate(_yielded(row)):

@@ -63,7 +63,9 @@ class Refusal(Line, total=False):
 
 
 class Request(TypedDict):
-    """The request for a schedule. recorder: a module of this folder. path: folders before the installed packages."""
+    """The request for a schedule. recorder: a module in this folder. limit: the time limit in seconds. path: folders
+    to search before the installed packages.
+    """
 
     name: str
     recorder: str
@@ -76,11 +78,11 @@ class Request(TypedDict):
 class Recorded:
     """The result of a recorder.
 
-    rows: one per rank, words of the order notation or cells of torch's CSV, as a string or as a list. places: for each
+    rows: for each rank, words of the order notation or cells of torch's CSV, as a string or a list. places: for each
     word or cell of each row, the file (`shown`) and line at which the framework created it, or None; brackets count as
-    words. version: the version of the framework; empty if it has none. notes: assumptions, as strings. kept: buffers in
-    which the framework keeps microbatches, by rank. later: True if a rank computes between a post and its wait. calls:
-    the lines of a file of calls on engines, if parts were recorded; called: the places of the words of each line.
+    words. version: the version of the framework; empty if it has none. notes: assumptions, as sentences. kept: for each
+    rank, the spans during which buffers hold microbatches. later: True if a rank computes between a post and its wait.
+    calls: the lines of a file of calls on engines, if parts were recorded; called: the places of each line's words.
 
     A recorder is a module of this folder with ``record(name, options) -> Recorded``. The options are the given sizes p,
     v and m, the options of ``-D``, and `max-ops`, the limit on operations, which ``-D`` cannot set. It raises `Unknown`
@@ -101,7 +103,7 @@ class Recorded:
     def of(
         cls, found: Iterable[Sequence[tuple[str, Place | None]]], version: str = "", *, later: bool = False
     ) -> Recorded:
-        """Return a recording of words, each with its place, by rank."""
+        """Return a recording. found: for each rank, its words, each with its place."""
         rows = [*found]
         places = [[at for _, at in row] for row in rows]
         return cls([[word for word, _ in row] for row in rows], places, version, later=later)
@@ -140,7 +142,7 @@ def version_of(package: str) -> str:
 
 
 def main() -> None:
-    """Guard a keeper: when it ends for any reason, remove its processes and files."""
+    """Guard a keeper: when it ends for any reason, kill its processes and remove its files."""
     folder = tempfile.mkdtemp(prefix="pipesched-")
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     keeper = os.fork()
@@ -157,7 +159,7 @@ def main() -> None:
 
 
 def keep(folder: str) -> None:
-    """Run a recorder and answer the host. The request is a line of stdin; stdin stays open while the host runs."""
+    """Run a recorder and answer the host. The request is one line on stdin, which stays open while the host runs."""
     request = json.loads(sys.stdin.readline())
     answer, answers = os.pipe()
     said, says = os.pipe()

@@ -24,7 +24,9 @@ OWN, COMM, POSTED = "compute", "comm", "p2p"
 
 @dataclass(eq=False)
 class Issued:
-    """A call that a rank has issued. after: the calls that its stream waited for. message: for a message, its post."""
+    """A call that a rank has issued. after: the calls for which it waits. meets: True if it is a collective of the
+    expert peers. message: the post, if the call is a message.
+    """
 
     name: str
     stream: str

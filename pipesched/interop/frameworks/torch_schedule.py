@@ -2,7 +2,7 @@
 
     Interleaved1F1B, ZBVZeroBubble, …    `pipeline_order_with_comms`: the class's order as torch lowers it to actions;
                                          with ``-D lowered=false`` only its computes, `pipeline_order`
-    1F1B, GPipe                          the class has its own loop, which is run for every rank: its posts
+    1F1B, GPipe                          the class's own loop, which is run for every rank and whose posts are recorded
 
 The class is constructed as in a trainer, with its own options (such as `defer_pp_recv`), but without devices, processes
 and process groups: it reads only numbers from its stages. Each action records the line that created it; a receive that
@@ -45,7 +45,7 @@ def record(name: str, options: Options) -> Recorded:
 
 
 def _computed(schedules: ModuleType, kind: type, sizes: tuple[int, int], own: Options, version: str) -> Recorded:
-    """Record the computes of a schedule class with its own loop."""
+    """Record the compute order of a schedule class with its own loop."""
     p, m = sizes
     order = kind(stage=_Stage(0, 0, p, p), n_microbatches=m, loss_fn=print, **own).pipeline_order
     cells = [[str(action or "") for action in order[rank]] for rank in range(p)]
@@ -53,7 +53,7 @@ def _computed(schedules: ModuleType, kind: type, sizes: tuple[int, int], own: Op
 
 
 def _looped(schedules: ModuleType, kind: type, sizes: tuple[int, int], own: Options, version: str) -> Recorded:
-    """Record the computes and messages of a schedule class with its own loop."""
+    """Record the compute operations and messages of a schedule class with its own loop."""
     logs = [_run(schedules, kind, rank, sizes, own) for rank in range(sizes[0])]
     return Recorded.of(logs, version, later=any(_waits_later([word for word, _ in log]) for log in logs))
 
@@ -69,7 +69,7 @@ def _own(kind: type, options: Options, version: str) -> Options:
     own = {key: x for key, x in options.items() if key not in ("p", "m", "v", "max-ops", "lowered")}
     if strangers := [key for key in own if key not in takes]:
         message = f"{kind.__name__} of torch {version} has no option {', '.join(strangers)}"
-        raise Unknown(message, f"it has {', '.join(takes)}; lowered=false returns only its computes")
+        raise Unknown(message, f"it has {', '.join(takes)}; lowered=false returns only its compute order")
     for key, kept in {**takes, "lowered": True}.items():
         if isinstance(kept, bool) and options.get(key, kept) not in (True, False):
             raise Unknown(f"option {key} must be true or false, not {options[key]}")
@@ -125,7 +125,7 @@ def _lowered(
 
 
 def _tracing(action: type) -> type:
-    """Return a subclass of `action` whose instances have the line that created them."""
+    """Return a subclass of `action` whose instances store the line that created them."""
 
     def new(cls: type, *args: object, **kwargs: object) -> object:
         made, frame = action.__new__(cls, *args, **kwargs), sys._getframe(1)
@@ -149,7 +149,7 @@ def _line(file: str, line: int) -> Place:
 
 
 def _moved(moves: FunctionType) -> Callable[..., object]:
-    """Wrap a pass that moves receives: it becomes the place of each receive that it returns."""
+    """Wrap a pass that moves receives, so that the place of each receive that it returns is the pass itself."""
 
     def passed(*args: object, **kwargs: object) -> object:
         result = moves(*args, **kwargs)
