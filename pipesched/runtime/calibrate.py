@@ -23,9 +23,9 @@ from pipesched.support.source import Source
 from pipesched.views.tables import table
 
 DIGITS = 3
-"""Number of significant digits of a cost, which is more than two runs agree on."""
+"""The default number of significant digits of a cost; two runs agree on fewer digits."""
 
-_KERNELS = "the trace has GPU kernels, which may still run after the records that launched them"
+_KERNELS = "the trace has GPU kernels, which may run on after the recorded operation that launched them has ended"
 _NANO = 1000  # nanoseconds in a microsecond
 _SKEW = Fraction(1, 100)  # share of a step; a larger difference between clocks is reported
 _FINEST = 9  # most decimals of a cost
@@ -147,7 +147,7 @@ def plain(value: Decimal) -> str:
 
 
 def _exact(text: str) -> int | str:
-    """Convert a whole number to an integer and any other number to a string, as all commands do."""
+    """Convert a decimal to JSON as all commands do: an integer if it is whole, otherwise a string."""
     return int(text) if text.isdecimal() else text
 
 
@@ -172,9 +172,9 @@ def _missing(key: str, stages: Sequence[int]) -> str:
         "C": f"no rank waited for a message of {which}, so C is 0 there",
         "B": f"{which} never ran a full backward, so B is I + W there",
         "FB": f"{which} never ran an overlap pair, so FB is F + B there",
-        "F": f"{which} ran F only in overlap pairs: F / FB is assumed as on other stages",
+        "F": f"{which} ran F only in overlap pairs: F / FB is assumed to be the same as on other stages",
     }
-    return reasons.get(key, f"{which} never ran {key} alone: {key} / B is assumed as on other stages")
+    return reasons.get(key, f"{which} never ran {key} alone: {key} / B is assumed to be the same as on other stages")
 
 
 def _instead(key: str, stage: int, values: Values) -> Fraction:

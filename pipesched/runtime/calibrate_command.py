@@ -12,7 +12,7 @@ from pipesched.runtime import found_costs
 @click.argument("traces", type=click.Path(), nargs=-1, required=True, metavar="TRACE...")
 @flags.options("calibrate")
 def calibrate(traces: tuple[str, ...], *, digits: int, output: str | None, json: bool, color: str) -> int:
-    """Fit F, I, W, B, FB and C of every stage, in microseconds, to a measured run.
+    """Fit the costs F, I, W, B, FB and C of every stage, in microseconds, to a measured run.
 
     \b
     TRACE is written by `pipesched run --trace`, or exported by torch's profiler, one file per rank:

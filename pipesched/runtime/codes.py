@@ -6,7 +6,7 @@ from pipesched.diagnostics import AnyCode
 
 
 class RuntimeCode(AnyCode):
-    """The kinds of findings of the runtime."""
+    """The kinds of findings that the runtime reports."""
 
     TRACE = "PS816"
     TRACE_DIFFERS = "PS817"

@@ -1,11 +1,11 @@
-"""Rehearses one rank of a large pipeline on this machine: measures its bytes, and its compute times as costs.
+"""Rehearses one rank of a large pipeline on this machine: measures its memory, and its compute times as costs.
 
     request, file ──> emit: verified, as a stream ──> the rank's list, its neighbours imitated ──> bytes, costs.toml
 
     def stage(stage, stages):                    the factory: `--stages module:stage`, or `file.py:stage`
         return module                            with --model, which gives the inputs
         return module, inputs                    inputs: one microbatch, a tensor or a tuple of them
-        return module, inputs, loss              loss: a function of the last stage's output, a number
+        return module, inputs, loss              loss: maps the last stage's output to a number
 
 Costs are in milliseconds. Stages on other ranks take their costs from `--costs`, if rehearsals of those ranks wrote
 them there, or else the costs of the nearest measured stage.
@@ -74,9 +74,9 @@ class Request:
 
 @dataclass(frozen=True)
 class OneRank:
-    """The result of a rehearsal. notes: assumptions. given: costs by stage. by_model: bytes that the model predicts.
-
-    factors: ratios of the bytes of its layers to the model's, for `plan --kept`.
+    """The result of a rehearsal. notes: the assumptions that were made. given: the costs from `--costs`, by kind and
+    stage. by_model: the peak bytes that `--model` predicts, or None. factors: the bytes of its layers relative to the
+    model's prediction, for `plan --kept`.
     """
 
     stream: Stream
@@ -203,7 +203,7 @@ def rehearse(source: Source, options: Options, request: Request) -> OneRank:
 
     Raises:
         the findings of the verdict; PS225; PS814; PS820 if torch is missing; PS824, PS825, PS828, PS829 or PS831 if the
-            factory or a stage does not work.
+        factory or a stage fails.
     """
     if find_spec("torch") is None:
         raise fail(
@@ -248,7 +248,7 @@ def _require_plain(stream: Stream) -> None:
 
 
 def _factors(trained: Trained, stages: int, found: Rehearsed) -> tuple[Fraction | None, ...]:
-    """Return the factors of a stage in the middle of the pipeline, or else of the first stage that the rank holds."""
+    """Return `OneRank.factors` of a stage in the middle of the pipeline or, without one, of the rank's first stage."""
     stage = next((stage for stage in sorted(found.stages) if 0 < stage < stages - 1), min(found.stages))
     one = found.stages[stage]
     measured = one.kept["F"], one.kept.get("I", 0), one.most.get("B", 0), one.most.get("I", 0)
@@ -260,7 +260,7 @@ def _require(device: str) -> None:
     import torch
 
     if device == "cuda" and not torch.cuda.is_available():
-        raise fail(Code.NEEDS, "torch finds no usable GPU here", help="--device cpu")
+        raise fail(Code.NEEDS, "torch finds no usable GPU here", help="choose --device cpu")
 
 
 @contextmanager
@@ -274,7 +274,7 @@ def _raising(code: AnyCode, who: str) -> Iterator[None]:
     except (RunError, PipeschedError):
         raise
     except Unknown as error:
-        raise fail(code, str(error), help="--stages module:function, or file.py:function") from None
+        raise fail(code, str(error), help="give --stages module:function, or file.py:function") from None
     except (Exception, SystemExit) as error:
         said = " ".join(f"{type(error).__name__}: {error}".split())[:300]
         own = [x for x in traceback.extract_tb(error.__traceback__) if not _ours(x.filename)]
@@ -407,7 +407,7 @@ def _mean(output: object) -> Tensor:
 
 
 def _one(output: object) -> Tensor:
-    """Return the default loss for an output; raise PipeschedError with PS829 if it is not a tensor."""
+    """Return the output if it is a tensor, which the default losses take; raise PipeschedError (PS829) otherwise."""
     from torch import Tensor
 
     if not isinstance(output, Tensor):

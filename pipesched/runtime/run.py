@@ -1,4 +1,4 @@
-"""Runs a schedule on this machine: trains or evaluates a small model, and compares with the prediction.
+"""Runs a schedule on this machine: trains or evaluates a small model, and compares the run with the prediction.
 
     request, file ──> emit: verified, as a stream ──> Job ──> a process per rank ──> Outcome ──> Rehearsal
 
@@ -99,10 +99,10 @@ def alone(given: Mapping[str, object]) -> bool:
 
 
 def run(source: Source, options: Options, request: Request) -> Rehearsal:
-    """Train with a schedule, or evaluate with one that has no backward, and compare.
+    """Train with a schedule, or evaluate with one that has no backward; compare the run with the prediction.
 
     Raises:
-        PipeschedError: the findings of the verdict; PS225, PS814; PS820 to PS826, PS836 or PS837 for its fault.
+        PipeschedError: the findings of the verdict; PS225, PS814; PS820 to PS826, PS836 or PS837 for the run's fault.
     """
     made = _verified(emit(source, options, "stream"))
     if request.engine == "torch":
@@ -199,7 +199,7 @@ def judge(text: str) -> None:
     """Verify the order that torch is going to run; called in every rank.
 
     Raises:
-        RunError: if it is wrong, with the first finding.
+        RunError: if the order is wrong, with the first finding.
     """
     try:
         require_right(text)
@@ -213,7 +213,7 @@ def require_right(text: str) -> None:
     """Verify the text of a torch CSV with messages, for the installed torch version.
 
     Raises:
-        PipeschedError: if it is wrong, with all findings.
+        PipeschedError: if the order is wrong, with all findings.
     """
     report = verify(Source("torch's lowering", text), Options(torch_version=installed_version()))
     if not report.ok:

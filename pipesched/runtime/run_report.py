@@ -3,7 +3,7 @@
     gradients   of every tensor, every step       the gradients of the undivided model
     outputs     of every microbatch               likewise, for a schedule without a backward
     peak        counted from tensors that autograd keeps  the prediction at release W
-    time        of a step                         the makespan at the paced times of the computes
+    time        of a step                         the makespan at the paced times of the compute operations
 
 The predicted time of a step assumes that messages take no time, since their time cannot be set. The measured excess
 consists of messages, dispatch and waiting for a core.
@@ -41,7 +41,7 @@ _INDENT = " " * 4
 class Prediction:
     """The predicted time of a step. costs: the costs of the verdict, with messages that take no time.
 
-    unit: seconds for a cost of 1, or 0. left_out: the given cost of messages, which the prediction ignores.
+    unit: seconds for a cost of 1, 0 without a pace. left_out: the given cost of messages, which the prediction ignores.
     """
 
     costs: Costs

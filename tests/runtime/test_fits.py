@@ -96,7 +96,7 @@ def test_backwards_that_are_whole_are_split_as_others_are(tmp_path: Path, capsys
         "W": [10, 10],
         "B": [40, 40],
     }
-    assert "stage 0 never ran I alone: I / B is assumed as on other stages" in made["notes"]
+    assert "stage 0 never ran I alone: I / B is assumed to be the same as on other stages" in made["notes"]
     assert "stage 1 never ran a full backward, so B is I + W there" in made["notes"]
 
 
@@ -126,7 +126,7 @@ def test_kernels_that_run_on_are_told(tmp_path: Path, capsys: Captured) -> None:
 
     assert with_gpu["fits"] == told["fits"]
     assert [x for x in with_gpu["notes"] if x not in told["notes"]] == [
-        "the trace has GPU kernels, which may still run after the records that launched them: "
+        "the trace has GPU kernels, which may run on after the recorded operation that launched them has ended: "
         "synchronize the GPU while you measure"
     ]
 

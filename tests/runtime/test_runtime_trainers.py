@@ -78,7 +78,7 @@ def test_replicas_that_are_none(ranks: Ranks) -> None:
     streams = [stream_of("1f1b", p=2, m=m) for m in (4, 8)]
     for stage, found in enumerate(ranks.run(4, trainers.unequal, streams, [0, 1])):
         assert "error[PS831]: DistributedDataParallel averages replicas 0 and 1 of stage" in found
-        assert f"stage {stage % 2} run different streams" in found
+        assert f"stage {stage % 2}, which run different streams" in found
     found = ranks.run(4, trainers.unequal, streams[:1] * 2, [0])
     told = "stages are averaged over different numbers of replicas (stage 0: 2, stage 1: 1)"
     assert found == [told, "", told, ""]

@@ -1,10 +1,10 @@
 """Counts the bytes allocated now, and the peak since `restart`.
 
-    cpu     every storage that a torch operation returned, until it is freed; not its temporary memory
-    cuda    as counted by torch's allocator
+    cpu     every storage that a torch operation returned, until it is freed; not the operation's temporary memory
+    cuda    all memory that torch's allocator has handed out
 
-On a CPU, earlier memory such as weights is not counted. Callers take differences, so earlier memory does not matter on
-any device.
+On a CPU, memory from before the counting, such as weights, is not counted. Callers take differences, so such memory
+does not matter on any device.
 """
 
 from __future__ import annotations

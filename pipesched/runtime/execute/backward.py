@@ -51,7 +51,7 @@ class Saved:
     """The state of a microbatch between its F and the end of its backward.
 
     inputs: the graph's leaves. roots: the outputs, or the loss. arrived: the gradients of the roots, once known. once:
-    the reason why the backward can run only once, if the forward showed one. weights: the tensors on which the module
+    the reason why the backward can run only once, or None. weights: the tensors on which the module
     ran, if not on its own parameters.
     """
 

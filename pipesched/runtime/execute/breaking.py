@@ -1,10 +1,10 @@
 """Injects faults, to show how each is reported and to test that each is detected.
 
-kill, freeze, stall    this rank, at the instruction
+kill, freeze, stall    this rank is killed, stopped or put to sleep at the instruction
 collective             this rank waits in a collective that no other rank joins
 leave                  this rank takes no second step (`training`)
-raise, raise-backward  the first stage that runs from the instruction on, forward or backward
-nan, shape, dtype      the output of that stage
+raise, raise-backward  the first stage that runs from the instruction on raises an error, in its forward or backward
+nan, shape, dtype      the output of that stage is NaN, or has a wrong shape or dtype
 weights                this rank begins with other weights
 hook                   this rank's weights have a hook that runs after each backward
 stream                 this rank runs another stream (`launch.Job.others`)

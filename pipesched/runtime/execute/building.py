@@ -27,7 +27,7 @@ Part = TypeVar("Part")
 Example: TypeAlias = Tensor | Sequence[Tensor] | Sequence[Boundary]
 """An example microbatch of the model's input, or the result of `boundaries_of`."""
 Known: TypeAlias = dict[tuple[int, Boundary], Boundary]
-"""The output boundaries of this rank's stages by their input boundaries, from earlier trial forwards."""
+"""The output boundaries that earlier trial forwards found, by stage and input boundary."""
 
 
 class NotReplicated(UserWarning):
@@ -69,7 +69,7 @@ def beyond(stream: Stream) -> str | None:
 
 
 def signature(modules: Mapping[Held, nn.Module]) -> Note:
-    """Report the weights of a rank as JSON, by route/stage: names, shapes, dtypes, sharing, and a digest."""
+    """Describe the weights of a rank as JSON, by route/stage: names, shapes, dtypes, sharing, and a digest."""
     refused = unsupported(modules)
     if refused is not None:
         return {"unsupported": refused}
@@ -105,7 +105,7 @@ def _replicas(module: nn.Module) -> int:
 
 
 def check_replicated(notes: Sequence[Note]) -> None:
-    """Warn on the first rank if only some stages are averaged over replicas."""
+    """Warn if stages are averaged over different numbers of replicas."""
     counts = {int(key.partition("/")[2]): count for note in notes for key, count in note["replicas"].items()}
     if len(set(counts.values())) > 1:
         found = ", ".join(f"stage {stage}: {count}" for stage, count in sorted(counts.items()))
@@ -192,7 +192,7 @@ def infer_boundaries(
         if len(stream.ranks) > 1:
             made = _everywhere(made, maker, group)
         if isinstance(made, str):
-            raise RunError(Fault(BOUNDARY, made, Place(maker), (), "run the stages one after another on one rank"))
+            raise RunError(Fault(BOUNDARY, made, Place(maker), (), "run all stages on one rank to find the cause"))
         assert made is not None
         found = [(*row, boundary) for row, boundary in zip(found, made, strict=True)]
     return found
@@ -217,7 +217,7 @@ def _given(example: Example, stages: int) -> tuple[Boundary, ...] | None:
     given = tuple(cast("Sequence[Boundary]", example))
     if len(given) != stages:
         raise ValueError(
-            f"{len(given)} boundaries for {stages} stages: give the model's input and the output of all but the last"
+            f"{len(given)} boundaries for {stages} stages: give that of the model's input and of each output but the last"
         )
     return given
 

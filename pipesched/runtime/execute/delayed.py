@@ -1,8 +1,8 @@
 """Trains with delayed gradients, without a pipeline, for comparison with a run.
 
 Batch after batch, every microbatch runs through all stages, each with the weight version that the stream's rule names,
-and the gradients are the gradients of that loss. With `latest` they are not the gradients of any loss: each stage keeps
-the activations of the version that its forward read, and its backward reads the weights of a later version.
+and the gradients are the gradients of the resulting loss. With `latest` they are not the gradients of any loss: each
+stage keeps the activations of the version that its forward read, and its backward reads the weights of a later version.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Delayed:
         return float(loss.detach())
 
     def _forward(self, stage: int, weights: list[Tensor], made: dict[int, Tensor]) -> Graph:
-        """Run a stage on a copy of a version; return its inputs, the copy, and its output."""
+        """Run a stage on a copy of a weight version; return its inputs, the copy, and its output."""
         module, trained = self.stages[stage], stage not in self._stream.frozen
         leaves = [value.clone().requires_grad_(trained) for value in weights]
         names = [name for name, _ in module.named_parameters()]

@@ -6,7 +6,7 @@
                            BATCH                post its messages together
                            WAIT_SEND            wait until a sent message has been received
                            REDUCE_GRAD SYNC     turn summed gradients into the gradients of undivided training
-                           STEP                 the caller's optimizer
+                           STEP                 run the caller's optimizer
 
 The stream is trusted: the verifier has checked that the order is complete, finishes and fits in memory. The model is
 not trusted, since the verifier cannot see it: shapes are agreed on when the runtime is built, and before every post.
@@ -73,7 +73,7 @@ Targets: TypeAlias = Tensor | Iterable[object]
 class Evaluation:
     """The result of `Runtime.evaluate`.
 
-    outputs: results of the last stage, in microbatch order, for microbatches whose last stage is on this rank. loss:
+    outputs: for each microbatch whose last stage is on this rank, in order, the output of that stage. loss:
     the mean over all microbatches, on every rank; None without targets.
     """
 
@@ -117,21 +117,21 @@ class Runtime:
             DistributedDataParallel is averaged over its replicas at its REDUCE_GRAD. loss: a function of the last
             stage's output and the microbatch's target that returns one number, a mean over the microbatch; None for
             `evaluate` without targets. example: one microbatch of the model's input, needed on the rank of stage 0:
-            boundaries are found by one forward without a trace. Or the result of `boundaries_of`: the input, and the
-            output of each stage but the last. All microbatches have these shapes until `expect` sets other shapes.
-            example_keywords: the keyword inputs of one microbatch, if a stage takes any. group: the group of the
-            stream's ranks, in their order; None: the default group, or no group for a single rank. device: the device
-            of the modules. With NCCL it is also torch's current device. before, after: functions called around every
-            instruction, with the instruction and its index. optimize: the function that STEP calls. Gradients are
-            complete then, and are kept. With STEPs inside the order (a stream of version 3), it takes the number of a
-            stage and steps only the weights of that stage, and gradients are cleared after it. tied: groups of (stage,
-            parameter name), the same on every rank, that are one weight in several tensors: each gets the sum of their
-            gradients. (): no weights are tied. None: unknown, and weights of two stages that begin with the same values
-            are refused. early_receives: how many receives can be posted ahead of their place in the list; each occupies
-            its buffer. They keep the order of their channel, and no post waits, so the verdict under `async` does not
-            change. blocking: for tests. Every SEND and RECV blocks, in list order, until its partner has posted.
-            imitated: for a rehearsal. There are no other ranks: received messages are filled with random numbers, and
-            `example` is a result of `boundaries_of`.
+            boundaries are found by one forward that changes no state. Or the result of `boundaries_of`: the boundaries
+            of the model's input and of the output of each stage but the last. All microbatches have these shapes until
+            `expect` sets other shapes. example_keywords: the keyword inputs of one microbatch, if a stage takes any.
+            group: the group of the stream's ranks, in their order; None: the default group, or no group for a single
+            rank. device: the device of the modules. With NCCL it is also torch's current device. before, after:
+            functions called around every instruction, with the instruction and its index. optimize: the function that
+            STEP calls. Gradients are complete then, and are not cleared after it. With STEPs inside the order (a stream
+            of version 3), it takes the number of a stage and steps only the weights of that stage, and gradients are
+            cleared after it. tied: groups of (stage, parameter name), the same on every rank, that are one weight in
+            several tensors: each gets the sum of their gradients. (): no weights are tied. None: unknown, and weights
+            of two stages that begin with the same values are refused. early_receives: how many receives can be posted
+            ahead of their place in the list; each occupies its buffer. They keep the order of their channel, and no
+            post waits, so the verdict under `async` does not change. blocking: for tests. Every SEND and RECV blocks,
+            in list order, until its partner has posted. imitated: for a rehearsal. There are no other ranks: received
+            messages are filled with random numbers, and `example` is a result of `boundaries_of`.
 
         Raises:
             RunError: PS821 if a rank has another stream; PS824 if a stage does not fit its neighbours or its copy;
@@ -235,8 +235,8 @@ class Runtime:
         keywords: keyword inputs, given to the stages of this rank that take them; a tensor or a list is split as a
             batch, any other value is repeated for every microbatch. No gradient flows into them.
         Adds to the ``.grad`` of every weight what one backward through the undivided model would add, for a loss that
-        is the mean over the microbatches, whatever their shapes (`expect`). An unused weight gets zeros if a copy or a
-        tie is exchanged, or if a DDP without `find_unused_parameters` averages replicas.
+        is the mean over the microbatches, whatever their shapes (`expect`). An unused weight gets zeros if its gradient
+        is exchanged with a copy or a tied weight, or if a DDP without `find_unused_parameters` averages replicas.
 
         Raises:
             RunError: PS824 if the output of a stage does not fit the next stage.
@@ -256,8 +256,8 @@ class Runtime:
         outside a step; it adds no message to a step, so every verdict remains valid.
 
         examples: m microbatches of the model's input, as `step` takes them, needed on stage 0's rank: the output of
-            each stage is found by one forward without a trace, if the stage has not had the shape before. Or, on every
-            rank and without communication, m results of `boundaries_of`.
+            each stage is found by one forward that changes no state, if the stage has not had the shape before. Or, on
+            every rank and without communication, m results of `boundaries_of`.
         keywords: as `step` takes them.
 
         Raises:
@@ -382,7 +382,7 @@ class Runtime:
 
     @property
     def versions(self) -> dict[int, int]:
-        """The largest number of versions of each stage's weights so far, by storage; {} without STEPs inside."""
+        """For each stage, the most weight versions with storage of their own so far; {} without STEPs inside."""
         kept = {number: stage.weights for (_, number), stage in self._stages.items()}
         return {number: weights.most for number, weights in kept.items() if weights is not None}
 
@@ -423,7 +423,7 @@ class Runtime:
         return lambda output: loss(output, target)
 
     def _backward(self, x: Instruction) -> None:
-        """Sum the gradients from all readers, run the backward, and pass its gradients on to the stages it read."""
+        """Sum the gradients from all readers, run the backward, and pass its gradients on to the stages read."""
         found = [self._get(GRADIENT, x, reader) for reader in read_by(self.stream, x.stage, x.route)]
         arrived = [sum(parts[1:], start=parts[0]) for parts in zip(*found, strict=True)] if found else None
         made = iter(self._stages[x.route, x.stage].backward(x.op, x.microbatch, arrived))

@@ -137,7 +137,7 @@ class Guard:
             self._hooks[1](instruction, index)
 
     def _where(self) -> Beat:
-        """Return the beat of this rank; called in the watchdog's thread."""
+        """Return the current report of this rank; called in the watchdog's thread."""
         seen = of_thread(self._thread)
         place = self._place()
         if seen.inside and seen.ours and seen.collective and not (place.instruction or place.waits):

@@ -3,9 +3,9 @@
     caller ──one job per line──> supervisor ──fork──> rank 0 … rank p-1        (`worker.py`)
            <──its outcome───            <──a line each──
 
-The supervisor imports torch once, for all ranks and jobs. It ends its ranks when the caller has ended, and they end
-when it has ended: each process holds a pipe that closes when the other end dies, for any reason. This module is the
-caller's side and does not need torch.
+The supervisor imports torch once, for all ranks and jobs. It ends its ranks when the caller has ended, and the ranks
+end when the supervisor has ended: each process holds a pipe that closes when the other end dies, for any reason. This
+module is the caller's side and does not need torch.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ IMPORT = 600.0  # seconds for the supervisor to import torch
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """A fault to inject: its kind, its rank, and the instruction from which it acts, counted from 1."""
+    """A fault to inject: its kind, its rank, and the number of the first instruction that it affects, from 1."""
 
     kind: str
     rank: int
@@ -63,11 +63,11 @@ class Break:
 class Job:
     """A run to start. stream: the text of the stream. others: different streams for some ranks, by rank.
 
-    samples: the samples per microbatch, if not the net's own number. timeout: seconds without progress that count as a
-    stall. pace: the shortest duration of a compute operation in seconds, by kind (F, I, W, B, FB) and stage, and by
-    microbatch if they differ. agree: whether ranks compare their streams first. trace: whether to record the start and
-    end of each instruction. engine: pipesched, or torch, which can get a CSV with messages instead of the stream's
-    compute operations. judge: ``module:function``, which checks torch's program for the order. options: for torch.
+    samples: the number of samples in each microbatch, () for the net's own number. timeout: seconds without progress
+    that count as a stall. pace: the shortest duration of a compute operation in seconds, by kind (F, I, W, B, FB) and
+    stage, and by microbatch if they differ. agree: whether ranks compare their streams first. trace: whether to record
+    the start and end of each instruction. engine: pipesched, or torch, which can get a CSV with messages instead of the
+    stream's compute operations. judge: ``module:function``, which checks torch's program. options: for torch's class.
     """
 
     stream: str
@@ -105,7 +105,7 @@ class Job:
 
 
 class Compared(TypedDict):
-    """The losses by step, of program and undivided model; the largest error of all tensors, and its location."""
+    """The losses of program and undivided model for each step; the largest error of any tensor, and its location."""
 
     losses: list[float | None]
     undivided: list[float]
@@ -234,10 +234,10 @@ class Launcher:
         return Outcome(tuple(_result(given) for given in json.loads(line)))
 
     def _line(self, limit: float) -> bytes:
-        """Return the next line of the supervisor; empty if it has ended.
+        """Return the next line from the supervisor, or b"" if it has ended.
 
         Raises:
-            RunError: PS823 if the supervisor sent nothing for `limit` seconds; it and its ranks are killed.
+            RunError: PS823 if the supervisor sent nothing for `limit` seconds; the supervisor and its ranks are killed.
         """
         assert self._process.stdout is not None
         out = self._process.stdout.fileno()

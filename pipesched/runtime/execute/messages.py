@@ -32,7 +32,7 @@ _ONWARD = {ACTIVATION: 1, GRADIENT: -1}
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """The name of a message. stage: its maker. source, target: ranks. A field without a meaning is -1.
+    """The name of a message. stage: the stage that made it. source, target: ranks. A field without a meaning is -1.
 
     communicator: the communicator that carries it; not part of its name. other: the stage that takes it, -1 for the
     neighbour.
@@ -50,7 +50,7 @@ class Message:
     @classmethod
     def between(cls, kind: str, made: Instruction, maker: int, taker: int, source: int, target: int) -> Message:
         """Return the message with an activation or a gradient between two stages; microbatch, route and communicator
-        are the fields of an instruction.
+        are those of the instruction `made`.
         """
         other = -1 if taker == maker + _ONWARD[kind] else taker
         return cls(
@@ -59,7 +59,7 @@ class Message:
 
     @classmethod
     def of(cls, instruction: Instruction, rank: int) -> Message:
-        """Return the message of a SEND or RECV of a rank."""
+        """Return the message that a SEND or RECV of a rank transfers."""
         x = instruction
         other = x.other if x.other >= 0 else x.stage + NEIGHBOUR[x.op]
         if x.op.startswith("SEND"):
@@ -116,7 +116,7 @@ class Tags:
         return 2 * per_kind + (message.kind == TIED) * self.stages + message.stage
 
     def _row(self, message: Message) -> int:
-        """Return the index of a message's two stages among all pairs of its kind."""
+        """Return the index of the pair of stages that a message connects, among all such pairs."""
         if message.other < 0:
             return message.stage
         ends = (message.stage, message.other)

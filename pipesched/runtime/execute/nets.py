@@ -92,8 +92,8 @@ def _joined(given: tuple[Tensor, ...]) -> Tensor:
 class Net:
     """A model in stages, with data to train it on.
 
-    reads: the stages that a stage reads, if not the previous stage; -1 is the input. samples: the number of samples in
-    each microbatch, if not `BATCH`.
+    reads: for each stage that does not read just the previous stage, the stages that it reads; -1 is the input.
+    samples: the number of samples in each microbatch, if not `BATCH`.
 
     In float64, errors from a wrong order exceed rounding errors by 12 orders of magnitude.
     """

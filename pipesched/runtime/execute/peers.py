@@ -1,9 +1,9 @@
 """Sends signed messages between all pairs of ranks: no server, no listening socket after the start, no blocking call.
 
     meet     every rank listens on one address, sends the address to all ranks through their group, connects to the
-             lower ranks, and accepts the higher ones; then it stops listening
+             lower ranks, and accepts the connections of the higher ones; then it stops listening
     hello    <─ a nonce                               ─> rank, HMAC(key, "hello")
-    text     length, HMAC(key, sender, how many before it, text), text
+    text     length, HMAC(key, sender, number of earlier texts, text), text
     key      HMAC(secret, nonce, both ranks): a text is valid on one connection, in one direction, at one position
 
 Rank 0 generates the secret, and the group distributes it: an attacker who can read it there could also change
@@ -335,7 +335,7 @@ def _local(address: str) -> bool:
 
 
 def _towards(host: str) -> str:
-    """Return this machine's address on the route to a host, or nothing. Sends no packet."""
+    """Return this machine's address on the route to a host, or an empty string. Sends no packet."""
     with contextlib.suppress(OSError):
         for family, kind, _, _, address in socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM):
             with socket.socket(family, kind) as probe:

@@ -1,6 +1,6 @@
 """Records the start and end of each instruction of a rank, and its time spent waiting for messages.
 
-    begin ── waits ── computes ── sleeps ── end        end - begin - waited >= the pace of this compute
+    begin ── waits ── computes ── sleeps ── end        end - begin - waited >= the pace of this operation
 
 A copy to or from host memory that has a pace takes that long on an engine of its own, while the rank computes: a later
 O, and the I or B after an L, wait for its end.
@@ -40,7 +40,7 @@ def settling(device: torch.device) -> Callable[[], object]:
 
 
 class Recorder:
-    """Record the start of an instruction. Hooks set earlier are still called, but not measured.
+    """Records the times of one rank's instructions. Hooks set earlier are still called, but not measured.
 
     steps: for each step, [index, begin, end, waited] of each instruction, in order.
     """
@@ -107,7 +107,7 @@ class Recorder:
 
     @property
     def _measures(self) -> bool:
-        """True during a whole step: `Runtime.evaluate` runs only the forwards, which is not a step."""
+        """True during `Runtime.step`, False during `Runtime.evaluate`, which runs only the forwards."""
         return self._runtime.instructions is self._runtime.stream.ranks[self._runtime.rank]
 
     def _least(self, instruction: Instruction) -> float:

@@ -3,9 +3,9 @@
     during the step    .grad of a weight = sum over this rank's microbatches of one copy
     REDUCE_GRAD        divided by m: the loss is the mean over all m microbatches, of both routes;
                        then the mean over the replicas of the stage, if DistributedDataParallel wraps it
-    SYNC               + the other copy's, so that both hold the same sum, bit for bit (a + b = b + a); four copies take
-                       two rounds; if the number is not a power of 2, the last copies are added first, and receive the
-                       sum in the end
+    SYNC               + the gradient of the other copy; both then hold the same sum, bit for bit (a + b = b + a);
+                       four copies take two rounds; if the number is not a power of 2, the last copies are
+                       added first, and receive the sum in the end
     before STEP        + the gradients of tied weights, + the content of ``.grad`` before the step
 
 A weight that two stages of one rank share (one tensor, both ends of a V) is divided after the last of these stages and
@@ -70,7 +70,7 @@ class Reduction:
 
     @torch.no_grad()
     def sync(self, stage: int, peer: int) -> None:
-        """Run SYNC: add up both copies, on both ranks. A copy without a gradient is treated as zero."""
+        """Run SYNC: add up the gradients of both copies, on both ranks; a missing gradient counts as zero."""
         held = next(held for held in self._modules if held[1] == stage)
         outgoing = Message(SYNC, held[0], stage, -1, self._rank, peer)
         other = next(r for r, route in enumerate(self._stream.placement) if route.ranks[stage] == peer)

@@ -1,6 +1,6 @@
 """Runs one rank's list on one device with imitated neighbours: measures its memory and compute times.
 
-    one microbatch     the bytes it keeps, and the bytes that each of its computes needs (`StageBytes`)
+    one microbatch     the bytes it keeps, and the bytes that each compute operation needs (`StageBytes`)
     the whole list     peak bytes of a step; seconds of each kind by stage, the median over microbatches and steps
 
 Bytes count activations, gradients in transit, messages and a stage's temporaries; not weights and their gradients,
@@ -42,9 +42,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Rehearsed:
-    """The result of a rehearsal. weights: their bytes. peak: the peak bytes, reached at instruction `at`. predicted:
-    the peak computed from the bytes of one microbatch. stages: bytes of one microbatch. seconds: the seconds by kind
-    (FB for a pair) and stage.
+    """The result of a rehearsal. weights: the bytes of the weights. peak: the peak bytes of a step. at: the index of
+    the instruction that reaches it. predicted: the peak computed from `stages`. stages: for each stage, the bytes of
+    one microbatch. seconds: for each kind (FB for a pair) and stage, the duration of every run.
     """
 
     weights: int
@@ -63,7 +63,7 @@ class Rehearsed:
 def rehearse(stream: Stream, rank: int, parts: Mapping[int, Part], *, device: str = "cpu", steps: int = 2) -> Rehearsed:
     """Run the list of a rank steps + 1 times: the first run counts bytes and is a warm-up.
 
-    parts: the rank's stages, by number. A stage with two copies here is one module.
+    parts: the rank's stages, by number. Two copies of a stage on this rank share one module.
 
     Raises:
         RunError: PS824 or PS831 if a stage does not fit its neighbour, or is not supported.
@@ -113,7 +113,7 @@ def _remember(weights: Sequence[Tensor]) -> None:
 
 
 class _Watch:
-    """The peak bytes of a step, above the bytes allocated when its first instruction began."""
+    """Measures the peak bytes of a step, above the bytes allocated when its first instruction began."""
 
     def __init__(self, count: Bytes, weights: Sequence[Tensor]) -> None:
         self._count, self._weights = count, weights
@@ -153,7 +153,7 @@ class _Clock:
 
 
 def _one(stage: Stage, part: Part, count: Bytes) -> StageBytes:
-    """Run one microbatch through a stage in every way: with a full backward, recomputed, and with a split backward."""
+    """Return the bytes of one microbatch in a stage: with a full backward, recomputed, and with a split backward."""
     made, split, whole = _Measured(stage, part, count), stage.split, "I" if stage.frozen else "B"
     ways: list[tuple[str, ...]] = [("F", whole), (LOST, "R", whole), ("F", "I", "W")] if stage.train else [("F",)]
     for way in ways[: 2 if stage.frozen else 3]:
@@ -166,7 +166,7 @@ def _one(stage: Stage, part: Part, count: Bytes) -> StageBytes:
 
 
 class _Measured:
-    """The bytes of single microbatches; a received message is filled with random numbers."""
+    """Measures the bytes of single microbatches; received messages are filled with random numbers."""
 
     def __init__(self, stage: Stage, part: Part, count: Bytes) -> None:
         self._stage, self._part, self._count = stage, part, count

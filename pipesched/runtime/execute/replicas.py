@@ -138,7 +138,7 @@ def check_replicas(wrappers: Mapping[Held, Sequence[DistributedDataParallel]], s
 
 def _not_replicas(number: int, first: _Card, other: _Card) -> Fault:
     (_, rank, route, stage), (_, *theirs) = first, other
-    what = f"replicas 0 and {number} of stage {stage} run different streams"
+    what = f"replicas 0 and {number} of stage {stage}, which run different streams"
     if theirs != [rank, route, stage]:
         what = f"stage {stage} on rank {rank} and stage {theirs[2]} on rank {theirs[0]}"
     help = "DistributedDataParallel(stage, process_group=…) needs the group of the replicas of this stage"

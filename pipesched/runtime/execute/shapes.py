@@ -166,8 +166,9 @@ def boundaries_of(
 ) -> tuple[Boundary, ...]:
     """Return the boundaries of a whole model held by one process, from one microbatch of input.
 
-    stages: all S stages in order. keywords: the keyword inputs of that microbatch. reads: the stages that a stage reads
-    if not the previous stage, as in a stream. Returns S entries: the input, and the output of each stage but the last.
+    stages: all S stages in order. keywords: the keyword inputs of that microbatch. reads: for each stage that does not
+    read just the previous stage, the stages that it reads, as in a stream. Returns S entries: the input, and the output
+    of each stage but the last.
     """
     found = [specs(tensors_of(example, "the example"))]
     for number, module in enumerate(stages[:-1]):

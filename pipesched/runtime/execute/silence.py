@@ -41,7 +41,7 @@ ELSEWHERE = "look for the missing rank of that group, such as another replica of
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """The report of a rank about itself.
+    """A beat: the report of a rank about itself.
 
     state: `IDLE`, `RUNNING` or `DONE`. moves, steps: instructions finished and steps begun so far. at: the line in the
     user's code. outside: whether it is in a collective that is not part of the pipeline.
@@ -83,9 +83,9 @@ class Beat:
 
 @dataclass
 class Silence:
-    """The beats of all ranks, and the time of the last change. Times are seconds of a monotonic clock.
-
-    fresh: a rank that has reported within this many seconds counts as present.
+    """The last reports (beats) of all ranks. moved: the time at which a beat last changed. seen: the time of each
+    rank's last report. Times are seconds of a monotonic clock. fresh: a rank that has reported within this many seconds
+    counts as present.
     """
 
     timeout: float
@@ -123,7 +123,7 @@ class Silence:
         return self.stalled() if self._in(RUNNING) else self._alone()
 
     def waits_elsewhere(self, now: float) -> Beat | None:
-        """Return the first rank that has waited in its own collective, between two steps, as long as a stall takes."""
+        """Return the first beat in a user's collective, if all ranks are idle and none has moved for the timeout."""
         outside = [beat for beat in self._in(IDLE) if beat.outside]
         return outside[0] if outside and self._stands(now) and len(self._in(IDLE)) == len(self.seen) else None
 
@@ -148,7 +148,7 @@ class Silence:
         return Fault(STALLED, message, running[0].place, help=_CYCLE)
 
     def lost(self, ranks: Sequence[int], how: str) -> Fault:
-        """Return PS823 at the last reported place of the first of these ranks."""
+        """Return PS823 for ranks that are gone, at the place that the first of them reported last."""
         known = self.beats.get(ranks[0])
         silent = "it is stopped (SIGSTOP, a debugger, swapping), or its machine cannot be reached"
         ended = "see its own output; a killed rank prints nothing, but the system's log may name it (out of memory)"

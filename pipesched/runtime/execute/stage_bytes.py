@@ -3,7 +3,7 @@
     F       takes its input; keeps it and the tensors that a backward needs
     LOST    an F that will be recomputed: keeps its input
     R       recomputes what F keeps from that input
-    I       frees, or takes, until W        W, B    free all
+    I       keeps what W needs              W, B    free everything
 
 A rank holds the tensors that its compute operations keep, the tensors received but not yet used or made but not yet
 sent, and the temporary memory of the running operation. Its peak therefore follows from its list, without a clock.
@@ -25,8 +25,9 @@ AHEAD = 2
 
 @dataclass(frozen=True)
 class StageBytes:
-    """The bytes of one microbatch in a stage. entering, leaving: its messages, 0 if there are none; gradients have the
-    same size. kept: bytes kept after F, LOST, R and I, including the input. most: the most bytes while each runs.
+    """The bytes of one microbatch in a stage. entering, leaving: the bytes of its input and output messages, 0 without
+    one; gradients have the same size. kept: the bytes kept after F, LOST, R and I, including the input. most: for each
+    kind, the most bytes while it runs.
     """
 
     entering: int
@@ -110,7 +111,7 @@ class _Rank:
 
 
 def predicted(stream: Stream, rank: int, stages: Mapping[int, StageBytes]) -> int:
-    """Return the peak bytes that a rank holds while it runs its list. stages: the stages of the rank, by number.
+    """Return the peak bytes that a rank holds while it runs its list. stages: the bytes of each of its stages.
 
     A stage's output for another stage of its rank is one tensor, which is counted with the stage that made it.
     """

@@ -108,7 +108,7 @@ class Stage:
         if not isinstance(value, Tensor) or value.numel() != 1:
             shape = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
             message = f"the loss of microbatch {microbatch} is not a scalar: {shape}"
-            raise RunError(Fault(BOUNDARY, message, None, (), "reduce it, for instance by mean()"))
+            raise RunError(Fault(BOUNDARY, message, None, (), "reduce it, for instance with mean()"))
         if self.train:
             roots = (self._root(value),)
             self.live[microbatch] = Saved(leaves, roots, once=next(iter(once), None), weights=self._of(microbatch))
@@ -202,7 +202,7 @@ class Stage:
         return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
 
     def _noticing(self) -> AbstractContextManager[list[str]]:
-        """Return the context that observes a forward for its split backward."""
+        """Return the context that detects during a forward why its backward cannot be split."""
         return backward.selective() if self.split else nullcontext([])
 
     def _kept(self, microbatch: int) -> Saved:

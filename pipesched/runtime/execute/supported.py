@@ -3,7 +3,7 @@
     sharded weights      gathered in a forward and scattered in a backward, which a split schedule runs twice or never
     hooks on weights     run after each microbatch, when `.grad` is a partial sum, and never in a split backward
 
-    frozen stages        run without a graph if no trained stage precedes them; else I is their whole backward
+    frozen stages        run without a graph if no trained stage precedes them; otherwise I is their whole backward
     first trained stage  its input needs no gradient, and it sends none
 
 The README in this folder has the table of supported modules.
@@ -143,7 +143,9 @@ def check_passed(stream: Stream, boundaries: Sequence[Boundary]) -> None:
         taken, made = boundaries[stage : stage + 2]
         if taken != made:
             message = f"stage {stage} takes {text(taken)} and returns {text(made)}, and some microbatches skip it"
-            raise RunError(Fault(BOUNDARY, message, Place(home(stream, stage)), (), "skip stages of one shape only"))
+            raise RunError(
+                Fault(BOUNDARY, message, Place(home(stream, stage)), (), "skip only stages that keep the shape")
+            )
 
 
 def check_one_holder(rank: int, modules: Mapping[tuple[int, int], nn.Module], tied: Sequence[object]) -> None:
@@ -184,7 +186,7 @@ def check_frozen(stream: Stream, notes: Sequence[Note], tied: Tied) -> None:
     """Require that exactly the weights of trained stages require gradients. notes: each rank's report.
 
     Raises:
-        RunError: PS831 on every rank, with the first stage that differs.
+        RunError: PS831 on every rank, with the first stage whose weights contradict the stream.
     """
     if not stream.frozen:
         return

@@ -137,7 +137,9 @@ class _Model:
         for weight in group[1:]:
             if self.weights[weight] != self.weights[first]:
                 what = f"{_kind(self.weights[first])} and {_kind(self.weights[weight])}"
-                raise _refused(f"{_both(first, weight)} are declared as one weight: {what}", self._rank(weight), None)
+                raise _refused(
+                    f"{_both(first, weight)} are declared as one weight, but are {what}", self._rank(weight), None
+                )
             if self.shown[weight[0]][weight[1]] != self.shown[first[0]][first[1]]:
                 message = f"{_both(first, weight)} are declared as one weight, but begin with different values"
                 help = "copy the values of one to the others before building the runtime"
@@ -150,7 +152,7 @@ class _Model:
             raise _refused(f"{_one(twice)} is named twice in `tied`", self._rank(twice), help)
 
     def apart(self, group: Sequence[Weight]) -> list[Weight]:
-        """Return one name per tensor. With two copies of each stage, a rank ties either all names or none."""
+        """Return the group with one name per tensor; with copies of stages, [] if each rank has a single tensor."""
         once = [x for at, x in enumerate(group) if not any(self._one_tensor(x, y) for y in group[:at])]
         if len(self.routes) == 1:
             return once

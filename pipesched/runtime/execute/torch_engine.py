@@ -1,6 +1,6 @@
 """Runs an order with torch's own pipeline engine, after checking the program that torch makes of it.
 
-    CSV of computes ──_load_csv──> torch's lowering ──> pipeline_order_with_comms ──as CSV──> verify(text)
+    compute CSV ──_load_csv──> torch's lowering ──> pipeline_order_with_comms ──as CSV──> verify(text)
                                                                                                │ raises: no step runs
 
 torch lowers the compute operations itself, adds sends and receives, and does not check the result. The lowered order is

@@ -56,8 +56,8 @@ Engine = tuple[Step, list[list[list[float]]]]
 @dataclass
 class Local:
     """The state of one rank. modules: the module of each (route, stage). history: the versions of each stage's weights
-    that STEPs inside the order made in this training step. counted: the largest number of versions by stage, counted by
-    storage.
+    that STEPs inside the order made in this training step. counted: returns, for each stage, the most weight versions
+    so far that had storage of their own.
     """
 
     job: Job
@@ -75,7 +75,7 @@ class Local:
         self.history.setdefault(stage, []).append(snapshot(self.modules[0, stage]))
 
     def batch(self, step: int) -> tuple[Tensor | None, Tensor | None]:
-        """Return the inputs and targets of a step, if this rank needs them."""
+        """Return the inputs and targets of a step, None for those that this rank does not need."""
         inputs, targets = (x.to(self.device) for x in self.net.batch(step, self.stream.microbatches))
         stages = {stage for _, stage in self.modules}
         reading = any(-1 in self.stream.read(stage) for stage in stages)
@@ -140,7 +140,7 @@ def _device(job: Job, rank: int) -> torch.device:
 
 
 def _stream(job: Job, rank: int) -> Stream:
-    """Return the stream of a rank; if ranks must not notice a difference, it has the fingerprint of the other ranks."""
+    """Return the stream of a rank; if ranks must not notice a difference, its fingerprint is that of `Job.stream`."""
     stream = loads(job.others.get(rank, job.stream))
     if not job.agree:
         stream.__dict__["fingerprint"] = loads(job.stream).fingerprint
@@ -193,8 +193,8 @@ def _own_engine(local: Local, end: End, alive: Alive | None) -> Iterator[Engine]
 def _torch_engine(local: Local) -> Iterator[Engine]:
     """Run torch's own runtime; only ranks with the last stage know the loss.
 
-    It has no guard, since a guard sees only our instructions: a message that does not arrive within the timeout is a
-    stall, as reported by the transport.
+    It has no guard, since a guard sees only the instructions of `Runtime`: a message that does not arrive within the
+    timeout is a stall, as reported by the transport.
     """
     from torch.distributed.pipelining import PipelineStage
 
@@ -357,9 +357,7 @@ def _gradient(weight: Tensor) -> Tensor:
 
 
 def _error(found: Tensor, expected: Tensor) -> float:
-    """Return the difference between a tensor and the undivided model's, relative to the largest entry; infinite for
-    NaN.
-    """
+    """Return the largest difference between two tensors, relative to the largest entry of `expected`; inf for NaN."""
     scale, distance = float(expected.abs().max()), float((found - expected).abs().max())
     if distance != distance:
         return math.inf

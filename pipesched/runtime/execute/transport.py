@@ -12,8 +12,8 @@ the model `async`, under which a receive may be posted earlier within its channe
 process group carries batches without tags, all posts of a rank in it form one queue: the model `one-stream`.
 
 Dropping a Work handle may drop its message, so every handle is kept with its tensors until the message is done.
-The way to detect this depends on the backend: `sweep` polls NCCL's handles at every instruction; a gloo handle knows
-only after a wait, so a thread per target waits for its sends in the order of posts.
+The way to detect this depends on the backend: `sweep` polls NCCL's handles at every instruction; a gloo handle reports
+the end only after a wait, so a thread per target waits for its sends in the order of posts.
 
 With `blocking`, for tests, every SEND and RECV blocks in list order until its partner has posted: the model `strict` on
 a real transport.
@@ -65,7 +65,7 @@ OTHERS = Transport(tagged=False, host=False)  # also correct on a backend with t
 
 @dataclass(eq=False, slots=True)
 class _Posted:
-    """A message in transit; its tensors live as long as the handles. left: a lock that the waiting thread holds."""
+    """A message in transit; its tensors live as long as the handles. left: a lock held until the message has left."""
 
     tensors: tuple[Tensor, ...]
     works: list[dist.Work]
@@ -167,7 +167,7 @@ class Channels:
         return theirs
 
     def sweep(self) -> None:
-        """Release arrived messages; only the oldest to each target is polled, since a direction keeps its order."""
+        """Release arrived messages; only the oldest to each target is polled, since they arrive in order."""
         if not self._transport.host:
             _drop_done(self._sent)
             while self._queued and done(self._queued[0][1]):

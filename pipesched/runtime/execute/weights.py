@@ -2,7 +2,7 @@
 
     F          runs on leaves: tensors with the storage of one version, and a version counter of their own
     B, W       leave gradients at these leaves, from where they are added to ``.grad`` of the weights
-    STEP       moves the weights to new storage if a later operation reads the old version, else works in place
+    STEP       moves the weights to new storage if a later operation reads the old version, otherwise works in place
 
 With `latest` the optimizer always works in place: a backward then reads the newest weights, and the activations that
 its forward has kept. Leaves are made by `.data`: leaves made by `.detach()` would share the version counter of the
@@ -24,7 +24,8 @@ Leaves = dict[str, Tensor]
 class Weights:
     """The weights of a stage in a stream with `versions`.
 
-    batch: the number of the STEP that takes each microbatch. most: the largest number of versions so far, by storage.
+    batch: the number of the STEP that takes each microbatch. most: the most versions so far that had storage of their
+    own.
     """
 
     def __init__(self, module: nn.Module, rule: str, batch: Mapping[int, int]) -> None:
@@ -61,7 +62,7 @@ class Weights:
 
     @torch.no_grad()
     def reduce(self) -> None:
-        """Run REDUCE_GRAD: divide the gradients by the number of microbatches in the batch: its loss is their mean."""
+        """Run REDUCE_GRAD: divide the gradients by the number of microbatches, since the loss is their mean."""
         for weight in self.module.parameters():
             if weight.grad is not None:
                 weight.grad = weight.grad / self.sizes[self.made]

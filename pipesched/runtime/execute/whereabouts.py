@@ -1,9 +1,9 @@
 """Finds the position of another thread: in a step or outside, in which collective, at which line of the user's code.
 
     time.sleep  <  optimizer.py:12  <  train.py:57                        outside of a step, at train.py:57
-    all_reduce  <  train.py:41  <  pipesched's STEP                       in a step, in all_reduce of train.py:41
-    all_reduce  <  pipesched's mean of the losses                         in a step, in a collective of our own
-    torch's backward  <  pipesched's average of replicas                  in a step, in DistributedDataParallel's
+    all_reduce  <  train.py:41  <  pipesched's STEP                       in a step, in the all_reduce at train.py:41
+    all_reduce  <  pipesched's mean of the losses                         in a step, in a collective of pipesched
+    torch's backward  <  pipesched's average of replicas                  in a step, in the all-reduce of DDP
 
 The line is the innermost one that belongs neither to torch, nor to pipesched, nor to an installed package.
 """
@@ -37,8 +37,9 @@ _CODE = 80  # most characters shown of a line
 
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
-    """The source position of a thread or an error. inside: whether the thread is in a step. collective: its name. ours:
-    whether pipesched called it. line: ``train.py:41 (dist.all_reduce(x))``.
+    """The source position of a thread or an error. inside: whether the thread is in a step. collective: the name of the
+    collective that it is in, or empty. ours: whether pipesched called that collective. line: ``train.py:41
+    (dist.all_reduce(x))``.
     """
 
     inside: bool = False
@@ -64,7 +65,7 @@ def of_error(error: BaseException) -> Whereabouts:
 
 
 def _whereabouts(frames: list[tuple[FrameType, int]]) -> Whereabouts:
-    """Return the source position of these frames and their lines, the innermost first."""
+    """Return the source position in a stack. frames: each frame with its line number, the innermost first."""
     inside = any(frame.f_code in _STEPS for frame, _ in frames)
     collective, ours = "", False
     for frame, _ in frames:

@@ -43,7 +43,7 @@ _LEAST = 32
 
 
 class _Shared(Layout):
-    """A layout on a shared clock: each slot is scaled as if only the slots of the plan had to fit."""
+    """A layout of the plan or the run on a shared axis, `clock`. coarse: whether a column can show several slots."""
 
     clock: Axis
     coarse: bool
@@ -134,7 +134,7 @@ def report(chart: Chart, run: Against) -> Iterator[str]:
 
 
 def furthest(run: Against) -> list[Ratio]:
-    """Return the kinds and stages whose mean is furthest from the cost, worst first."""
+    """Return the kinds and stages whose mean time is furthest from their cost, worst first."""
     far = [x for x in run.stages if abs(x.ran - x.planned) > FAR * x.planned]
     return sorted(far, key=lambda x: (-abs(x.ran - x.planned), x.kind, x.stage))[:SHOWN]
 
@@ -159,7 +159,7 @@ def figure(chart: Chart, run: Against, how: Svg | None = None) -> str:
 
 
 def _stacked(parts: list[str], title: str) -> str:
-    """Return one SVG document with these documents one below the other."""
+    """Return one SVG document that shows the given documents one below the other."""
     sizes = [svg.size(part) for part in parts]
     width, height = max(width for width, _ in sizes), sum(height for _, height in sizes)
     lines = [
@@ -199,7 +199,7 @@ def decimal(value: Fraction) -> str:
 
 
 class _Clocked(Chart):
-    """A chart with times other than the plan's, in ticks of 1 / a_unit."""
+    """A chart with times `ran` instead of the plan's, in ticks of 1 / `a_unit`."""
 
     ran: Timeline = field(kw_only=True)
     a_unit: int = field(kw_only=True)
@@ -218,7 +218,7 @@ class _Clocked(Chart):
 
 
 def measured(plan: Chart, run: Against) -> tuple[Chart, Chart]:
-    """Return plan and measured step as charts on one clock: a tick is a nanosecond, a unit the time for a cost of 1."""
+    """Return plan and measured step as charts on one clock: a tick is a nanosecond, a unit is a cost of 1."""
     schedule, scale = plan.schedule, run.unit
     never = (-1,) * schedule.ranks
     planned = Timeline(

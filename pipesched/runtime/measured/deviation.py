@@ -5,7 +5,7 @@
 
 The unit is chosen so that the work of the whole run, in medians over its steps, equals the cost of the whole plan: an
 operation is then late because of the order and of waiting, not because the machine is slow. One step is compared with
-the plan: the step of median length, without the first of several steps.
+the plan: the one with the median length; the first step is ignored unless it is the only one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pipesched.support.record import Record
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """The measured time and the cost of some operations, as means in units. stage: -1 for all stages."""
+    """The measured time and the cost of some operations: means, in units of cost. stage: -1 for all stages."""
 
     kind: str
     stage: int
@@ -114,7 +114,7 @@ def against(schedule: Schedule, times: Timeline, ticks: Ticks, measured: Measure
 
 
 def _typical(lengths: Ints) -> int:
-    """Return the step of median length, without the first of several steps; of two medians, the lower one."""
+    """Return the index of the step with the median length (the lower of two), ignoring the first of several steps."""
     later = np.arange(len(lengths))[1:] if len(lengths) > 1 else np.arange(len(lengths))
     order = later[np.argsort(lengths[later], kind="stable")]
     return int(order[(len(order) - 1) // 2])

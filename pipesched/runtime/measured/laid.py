@@ -18,7 +18,7 @@ def lay(made: Examination, how: Request) -> Laid:
     under a communication model.
 
     Raises:
-        PipeschedError: if the plan deadlocks; PS816 to PS818 if there is no trace, or a trace of another schedule.
+        PipeschedError: if the plan deadlocks; PS816 to PS818 if a trace is unusable, or belongs to another schedule.
     """
     plan, fault, traces = made.analysis.having(None), made.report.fault, measured_traces.files(how.more["measured"])
     if fault is not None and not plan.finished:

@@ -37,7 +37,8 @@ from pipesched.support.record import Record
 
 
 class Measured(Record):
-    """A measured run. begin, end, waited: shape (steps, operations); both parts of an overlap pair have its times.
+    """A measured run. begin, end, waited: shape (steps, operations); both parts of an overlap pair have the pair's
+    times.
 
     waited: the time that an operation waited for a message, or None if it was not measured. kernels: whether GPU
     kernels continued to run after these times.
@@ -55,7 +56,7 @@ class Measured(Record):
 
 
 class Running(Record):
-    """The arrays of shape (steps, operations), in nanoseconds; both parts of a pair have the same times.
+    """Times of every operation: arrays of shape (steps, operations), in nanoseconds, the same for both parts of a pair.
 
     start: when the work begins, after any wait. end: when the operation ends. produced: when the input from another
     rank was made, or the start of the operation if it has no such input. waiting: whether the operation began before
@@ -74,7 +75,7 @@ class Running(Record):
 
     @property
     def skew(self) -> int:
-        """The most by which an input was made after its use, which shows that clocks disagree; 0 if none was."""
+        """The longest time by which an input was made after its use, which shows that clocks disagree; otherwise 0."""
         used = self.start if self.recorded else self.end
         return max(int((self.produced - used).max(initial=0)), 0)
 
@@ -130,7 +131,7 @@ class Fit:
 
 
 def fits(measured: Measured) -> list[Fit]:
-    """Fit every cost that was measured, by F, I, W, B, FB, C and stage."""
+    """Fit every cost that was measured; sorted by kind (F, I, W, B, FB, C) and stage."""
     seen = running(measured)
     kept = _warm(measured)
     found = _computes(measured, seen, kept)
@@ -139,7 +140,7 @@ def fits(measured: Measured) -> list[Fit]:
 
 
 def _warm(measured: Measured) -> Bools:
-    """Return a mask of the values to use, shape (steps, operations): all but the first of several steps."""
+    """Return a mask of the values that are not warm-up, shape (steps, operations)."""
     kept = np.ones(measured.begin.shape, dtype=np.bool_)
     if measured.steps > 1:
         kept[0] = False

@@ -6,7 +6,7 @@
 torch's pipeline runtime records each action under its CSV name, one file per rank (`_get_profiler_function_name` in
 torch.distributed.pipelining.schedules, 2.13); the file gives its rank under `distributedInfo`, and the origin of its
 times under `baseTimeNanoseconds`. Times are microseconds in the file, and whole nanoseconds here. A trace of `pipesched
-run` can contain all ranks, and records how long an operation waited. An operation occurs as often as there are steps.
+run` can contain all ranks, and records how long an operation waited. An operation occurs once per step.
 Copies of an action that the profiler adds for a device (`gpu_user_annotation`) are ignored.
 """
 
@@ -63,7 +63,7 @@ def files(given: Iterable[object]) -> list[Source]:
     """Return the files of a measured run; files that end in ``.gz``, as torch's profiler writes them, are unpacked.
 
     Raises:
-        PipeschedError: PS809 if a file is missing, wrongly packed, or not text.
+        PipeschedError: PS809 if a file is missing, is not valid gzip, or is not text.
     """
     paths = [x if isinstance(x, Source) else fsdecode(x) for x in given if isinstance(x, Source | str | PathLike)]
     return [x if isinstance(x, Source) else _unpacked(x) if x.endswith(".gz") else read_path(x) for x in paths]
@@ -81,7 +81,7 @@ def _unpacked(path: str) -> Source:
 
 
 def _records(source: Source, number: int) -> tuple[list[Record], bool]:
-    """Return a file's slots, and whether it has GPU kernels. number: the rank, if the file does not name one."""
+    """Return the measured slots in a file, and whether it has GPU kernels. number: the rank if the file names none."""
     data = _json(source)
     events = data.get("traceEvents") if isinstance(data, dict) else data
     if not isinstance(events, list):
