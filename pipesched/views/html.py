@@ -193,7 +193,7 @@ def trouble(chart: Chart) -> str:
     ]
     more = f"; and {len(said) - 4} more" if len(said) > 4 else ""
     many = f"{never} operations never run" if never else "all operations run"
-    return f"{many}, drawn as far as it runs: {'; '.join(said[:4])}{more}"
+    return f"{many}; the run is drawn up to where it stops: {'; '.join(said[:4])}{more}"
 
 
 def _stops(chart: Chart) -> list[dict[str, object]]:

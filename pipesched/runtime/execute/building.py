@@ -217,7 +217,7 @@ def _given(example: Example, stages: int) -> tuple[Boundary, ...] | None:
     given = tuple(cast("Sequence[Boundary]", example))
     if len(given) != stages:
         raise ValueError(
-            f"{len(given)} boundaries for {stages} stages: give that of the model's input and of each output but the last"
+            f"{len(given)} boundaries for {stages} stages: give those of the input and of each output but the last"
         )
     return given
 
