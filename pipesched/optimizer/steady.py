@@ -1,4 +1,4 @@
-"""Finds, among orders of equal makespan, an order whose makespan has a lower p95 when times vary.
+"""Finds, among orders of equal makespan, one whose makespan has a low 95th percentile (p95) when times vary.
 
     best order, library orders as short ──> the one with the least p95 ──> an operation is moved on its rank ──> ...
                                                  kept if the makespan is as short, the caps hold, and p95 falls

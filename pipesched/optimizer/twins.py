@@ -9,7 +9,7 @@ from pipesched.model.numbers import EXACT, exact
 
 
 def doubled(value: object, counts: Container[str]) -> object:
-    """Add a ``KEY_decimal`` twin to every number, list or table of numbers whose key is not among these counts."""
+    """Add a ``KEY_decimal`` twin to every number, list or table of numbers whose key is not in `counts`."""
     if isinstance(value, Mapping):
         made: dict[str, object] = {}
         for key, entry in value.items():

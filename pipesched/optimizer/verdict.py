@@ -192,8 +192,8 @@ class Terms:
 
     asked: caps in bytes as the user typed them, from which `caps` and the release rule were derived; otherwise None.
     decided: text that describes decisions in addition to the order; empty if there are none. pairs: True if an F may
-    share a slot with a B. again: the F that may run again: ``any``, ``stages`` for all F of a stage or none, or the
-    stages whose F do. own: the costs of the kinds by name, if only the order of a schedule's own operations is decided.
+    share a slot with a B. again: the F that may run again: ``any``, ``stages`` for all or no F of each stage, or the
+    stages whose F do. own: the names of the costs that matter if only the order of a schedule's operations is decided.
     """
 
     placement: Placement
@@ -221,7 +221,7 @@ class Terms:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of operations that run, by the names of their costs; overlap slots are left out."""
+        """The names of the costs of all kinds of operations that run, with FB if pairs are decided."""
         if self.own or self.forward_only:
             return self.own or ("F",)
         again = ("R",) if self.again else ()
@@ -269,7 +269,7 @@ class Terms:
 
     @property
     def not_covered(self) -> str:
-        """The reason why no bound covers frozen stages under these terms; empty if bounds hold.
+        """What no bound covers under these terms, if stages are frozen; empty if the bounds are valid.
 
         A stage without a backward keeps nothing, but its F holds an activation while it runs.
         """
@@ -278,7 +278,7 @@ class Terms:
             return ""
         kept, trained = placement.wants[Result.GRADIENT], placement.wants[Result.WEIGHTS]
         if self.fused and bool((kept & ~trained).any()):
-            return f"stage {int(np.flatnonzero(kept & ~trained)[0])} runs I, and the others run B"
+            return f"the I of stage {int(np.flatnonzero(kept & ~trained)[0])} while other stages run B"
         if self.objective == "span" and not kept.all():
             return f"the span of a rank whose stage {int(np.flatnonzero(~kept)[0])} has no backward"
         for rank in range(placement.ranks) if self.caps is not None else ():

@@ -80,7 +80,7 @@ def write_proof(path: str, answer: Answer, terms: Terms, copies: Copies) -> None
     """Write PATH.cnf and PATH.lrat for other checkers; if the answer is for every m, for its smallest m.
 
     Raises:
-        PipeschedError: PS712: the answer has no refutation.
+        PipeschedError: PS712: the answer has no LRAT proof.
         OSError: the files cannot be written.
     """
     given = Entries(answer.certificate, terms.costs.ticks(terms.placement.stages).scale)
@@ -110,7 +110,7 @@ def _not_expanded(schedule: Schedule, verdict: Verdict, options: Options) -> str
         return ""
     if len(schedule) // schedule.microbatches * asked <= options.max_ops:
         return ""
-    best = "and no schedule is shorter" if verdict.everywhere else "at most"
+    best = "and no schedule is shorter" if verdict.everywhere else "or less"
     why = "the certificate repeats a part of the schedule; the file itself is not expanded at this size"
     return f"at m={asked:,}: {verdict.objective} {verdict.unit.text(value)}, {best}: {why}"
 
@@ -146,7 +146,7 @@ def _own_terms(answer: Answer, options: Options) -> tuple[Terms, Loaded]:
 
 
 def _require_searched(schedule: Schedule, answer: Answer) -> None:
-    """Refuse schedules that no certificate covers: with offloads, without a chain of stages, or R without terms."""
+    """Refuse schedules that no certificate covers: with offloads, without a chain of stages, or with unexpected R."""
     what = ""
     if bool((schedule.op == Op.R).any()) and "recompute" not in answer.certificate:
         what = "the schedule of the answer recomputes forwards, which no certificate covers"
@@ -174,7 +174,7 @@ def _as_asked(answer: Answer, options: Options) -> Options:
 
 
 def _copies(answer: Answer, terms: Terms, options: Options) -> Callable[[int, int], list[Schedule]]:
-    """Return a loader of the schedules of m0, m0 + K, m0 + 2K; raise PS715 unless they differ by copies of one part."""
+    """Return a function that loads the schedules of m0, m0 + K, m0 + 2K; it raises PS715 if m does more than repeat."""
 
     def copies(first: int, step: int) -> list[Schedule]:
         made = [load(answer.schedule, Options({"m": first + n * step}, max_ops=options.max_ops)) for n in range(3)]

@@ -1,4 +1,4 @@
-"""Answers within a cap in bytes: found under a cap on activations, counted in bytes, searched again if too large."""
+"""Answers within a cap in bytes: found under a cap on activations, then counted in bytes; repeated if too large."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MORE = "use a lower cap on activations, such as `--mem-cap 4`, then run `verify
 
 
 def within_bytes(request: Request, ask: Ask, meter: Meter) -> Optimum:
-    """Return the best answer whose bytes are within the cap. ask: optimizes under caps on activations.
+    """Return the best answer whose bytes are within the cap. ask: function that optimizes under caps on activations.
 
     Raises:
         PipeschedError: PS504: no order was found whose messages fit too. Also other errors in the answer's report.
@@ -56,7 +56,7 @@ def fitted(request: Request, ask: Ask, meter: Meter) -> Optimum:
             return _within(found, checked, request)
         spent = request.aside or set_aside(model, found.instance.placement)
         request = replace(request, aside=tuple(map(add, spent, over)))
-    message = f"all {_TRIES} orders found within the caps held more bytes of messages than fit"
+    message = f"none of the {_TRIES} orders found within the caps leaves enough memory for its messages"
     raise fail(OptimizerCode.NO_ROOM, message, help=_MORE)
 
 
@@ -76,7 +76,7 @@ def _within(found: Optimum, checked: Report, request: Request) -> Optimum:
 
 
 def _in_bytes(found: Optimum, request: Request) -> Report:
-    """Return the report on an answer, with the bytes on every rank; a decision, if any, gives the layers per stage."""
+    """Return the report on an answer, with the bytes on every rank; a decision, if any, sets the layers per stage."""
     assert request.workload.model is not None
     (a, x), decision = request.workload.model, found.certificate.get("decision")
     if isinstance(decision, dict):

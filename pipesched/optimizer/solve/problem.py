@@ -8,7 +8,7 @@
     makespan  every operation has ended by C
     span      on every rank, the time from its first start to its last end is at most C
 
-All microbatches of a route are alike, so some best schedule runs the operations of a kind and a stage in microbatch
+All microbatches of a route are alike, so some best schedule runs operations of the same kind and stage in microbatch
 order (the FIFO lemma: sort the starts of each kind and stage; every inequality above still holds). What remains is to
 decide how the *sequences* (one kind, one stage, one route) interleave on each rank:
 
@@ -241,7 +241,7 @@ def build(placement: Placement, sizes: Sizes, *, fused: bool, objective: str = "
 
 
 class Repeat(NamedTuple):
-    """A part that repeats: for t in first .. last, `microbatches` more operations have started by t + period."""
+    """A part that repeats: for t in first .. last, `microbatches` operations per sequence start in t .. t + period."""
 
     first: int
     last: int

@@ -37,7 +37,7 @@ def _with(problem: Problem, kept: Ints, edges: Iterable[Ints]) -> Problem:
 
 
 def restrict(problem: Problem, ranks: Iterable[int]) -> tuple[Problem, Ints]:
-    """Return (problem of these ranks alone, with paths through other ranks as lags; numbers of the kept operations)."""
+    """Return (problem of only these ranks, with paths through other ranks as lags; numbers of the kept operations)."""
     kept = np.flatnonzero(np.isin(problem.rank, list(ranks)))
     number = {int(q): i for i, q in enumerate(kept)}
     follow: dict[int, list[tuple[int, int]]] = {}

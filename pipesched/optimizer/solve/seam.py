@@ -50,7 +50,7 @@ class Seam:
     start: Ints
 
     def words(self, copies: int) -> list[list[int]]:
-        """Return the sequences in order, by rank, for m0 + copies * K microbatches."""
+        """Return, for each rank, the sequence of each operation in order, for m0 + copies * K microbatches."""
         parts = zip(self.before, self.kernel, self.after, strict=True)
         return [[*before, *kernel * copies, *after] for before, kernel, after in parts]
 

@@ -1,7 +1,7 @@
-"""Local search, which moves one operation on its rank, next to a pair on a longest path.
+"""Local search: a move shifts one operation on its rank, next to a pair of neighbours on a longest path.
 
     a longest path   ... u v ...       u right before v on one rank, no idle time between
-    a move           v goes before u, or some operations further; or u goes behind v, or further
+    a move           v moves before u, or further forward; or u moves behind v, or further back
 
 Only a move that breaks such a pair on every longest path can shorten the schedule, and most often a pair at the end of
 a block, which is a part of the path without a message (van Laarhoven, Aarts and Lenstra, 1992; Nowicki and Smutnicki,
@@ -66,7 +66,7 @@ class Search:
         self.value = self.now
 
     def _begin(self, start: Sequence[int]) -> None:
-        """Begin with the orders. The number n + r stands for the end of rank r, and -1 for no operation."""
+        """Fill the tables for the orders. In them, n + r stands for the end of rank r, and -1 for no operation."""
         problem, n = self.problem, self.problem.operations
         self.before, self.after = [-1] * (n + problem.ranks + 1), [-1] * (n + problem.ranks + 1)
         for rank, order in enumerate(self.orders):
@@ -84,7 +84,7 @@ class Search:
         self.now = self._longest()
 
     def _turn(self, start: Sequence[int]) -> list[int]:
-        """Return all operations by start, each after the operations that it waits for; some can take no time."""
+        """Return all operations by start; at equal starts, each after those that it waits for."""
         turn = sorted(range(len(start)), key=start.__getitem__)
         depth, deeper = [0] * len(start), 0 in self.duration
         while deeper:
@@ -96,7 +96,7 @@ class Search:
         return sorted(turn, key=lambda x: (start[x], depth[x]))
 
     def steps(self, most: int, hot: float, cold: float) -> Iterator[int]:
-        """Move for `most` steps of work, cooling from `hot` to `cold`, in ticks; sometimes yield the best value."""
+        """Make moves for `most` steps of work, cooling from `hot` to `cold` ticks; at times yield the best value."""
         ends, all_of_them = self._pairs()
         work = told = 0
         while work < most:
@@ -128,7 +128,7 @@ class Search:
             end[x] = (free if free > ready else ready) + duration[x]
 
     def _backward(self, turn: Sequence[int]) -> None:
-        """Compute the longest paths from the starts of operations."""
+        """Compute the longest path from the start of each operation to the end."""
         left, after, follow, duration = self.left, self.after, self.follow, self.duration
         for x in reversed(turn):
             most = left[after[x]]
@@ -172,7 +172,7 @@ class Search:
         return ends, pairs
 
     def _move(self, u: int, v: int) -> tuple[int, int, int] | None:
-        """Return (rank, from, to) for a random move next to a pair, or None if the drawn move is not valid."""
+        """Return (rank, from, to) for a random move next to a pair, or None if the chosen move is not valid."""
         rank = self.rank[u]
         order = self.orders[rank]
         far = min(1 + int(self.random.expovariate(0.7)), len(order))
@@ -245,7 +245,7 @@ class Search:
         return True
 
     def _linked(self, x: int, follower: int) -> int:
-        """Put an operation before another on its rank, or before the end; return the operation that followed it."""
+        """Move x before `follower`, an operation on its rank or the rank's end; return what followed x until now."""
         before, after = self.before, self.after
         earlier, was = before[x], after[x]
         after[earlier], before[was] = was, earlier
@@ -255,7 +255,7 @@ class Search:
         return was
 
     def _earlier(self, segment: list[int]) -> list[int] | None:
-        """Return a segment with its last operation moved up, after its ancestors; None if one is on its rank."""
+        """Move the last operation of a segment up, after its ancestors; return None if an ancestor is on its rank."""
         x = segment[-1]
         rank, needed, ahead, others = self.rank[x], {self.needs[x]}, [x], list[int]()
         for y in reversed(segment[:-1]):
@@ -270,8 +270,8 @@ class Search:
         return [*reversed(ahead), *reversed(others)]
 
     def _later(self, segment: list[int], follower: int) -> list[int] | None:
-        """Return a segment of the turn with its first operation moved down, before its descendants; None if one is on
-        its rank. follower: the operation right after it on its rank.
+        """Return a segment of the turn with its first operation moved down, before its descendants; None if a
+        descendant is on its rank. follower: the operation right after it on its rank.
         """
         x = segment[0]
         rank, found, behind, others = self.rank[x], {x}, [x], list[int]()
@@ -293,7 +293,7 @@ def temperatures(problem: Problem) -> tuple[float, float]:
 
 
 def walks(pool: Pool, justifier: Justifier, seed: int = 0) -> Iterator[Candidate]:
-    """Yield better and better orders, or None, from longer and longer walks that begin at the best of the pool."""
+    """Yield better and better orders, or None, from longer and longer walks that begin at the pool's best orders."""
     if not pool.problem.operations:
         return
     meter, (hot, cold) = pool.meter, temperatures(pool.problem)

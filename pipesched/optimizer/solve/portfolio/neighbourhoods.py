@@ -10,8 +10,8 @@ the span, a tail counts from the first start of the rank on which its path ends.
 in a window.
 
 Windows of 10 to 30 % of the time slide over the best schedule; for a small problem, the last window is the whole
-schedule. Every other question asks for a shorter schedule; the others accept a schedule of equal length, from which the
-next windows start. A round without improvement is followed by a round with a higher limit.
+schedule. Half of the models, chosen at random, require a shorter schedule; the others accept one of equal length, from
+which the next windows start. A round without improvement is followed by a round with a higher limit.
 
 CP-SAT runs with one worker, a fixed seed and a limit on its deterministic time, so the same orders and seed give the
 same result everywhere. (Shaw 1998: large neighbourhood search.)
@@ -39,7 +39,7 @@ SHARES = (0.1, 0.15, 0.2, 0.3)  # widths of windows, as fractions of the time
 FEWEST, MOST, WHOLE = 6, 360, 400  # operations of a window; most operations of a problem whose last window is the whole
 LIMITS = (0.03, 0.1, 0.3, 0.6)  # deterministic time of a question, by round
 LOADING, UNIT, MODELLED, SEEN = 500_000, 5_000_000, 200, 5  # a unit of CP-SAT's time
-"""Steps to import OR-Tools, per unit of deterministic time, and per operation inside and outside a model."""
+"""Steps to import OR-Tools; per unit of deterministic time, operation of a model, and operation of a problem."""
 _NONE = -(2**60)
 
 
@@ -66,8 +66,8 @@ def neighbourhoods(pool: Pool, seed: int = 0) -> Iterator[Candidate]:
 
 @dataclass(frozen=True)
 class _Window:
-    """The operations of a window, by rank and in order; heads and tails, by operation; the memory of each rank at the
-    start.
+    """A window. ranks: for each rank, its operations in the window, in order; head, tail: for each of these operations;
+    held: the memory that each rank holds when the window begins.
     """
 
     ranks: list[list[int]]
@@ -192,7 +192,7 @@ class _Search:
 
 
 def _solved(search: _Search, window: _Window, most: int, limit: float) -> tuple[dict[int, int] | None, float]:
-    """Return (starts in the window for the least objective found, if at most `most`, or None; deterministic time)."""
+    """Return (starts in the window for the best objective found, None if above `most`; deterministic time used)."""
     from ortools.sat.python import cp_model
 
     duration = search.duration

@@ -1,7 +1,7 @@
 """Orders that repeat a pattern: by modulo scheduling for any placement, and by building blocks for the vee placement.
 
 One microbatch of every route runs through its chain; each operation takes the first time at which its rank is free for
-long enough, *counted modulo a period T*. Repeated every T the pattern never overlaps itself:
+long enough, *counted modulo a period T*. Repeated every T, the pattern never overlaps itself:
 
     T = the work of the busiest rank for one microbatch of each route     no bubble in the steady state
     T larger                                                              operations end sooner, and less memory is held
@@ -81,14 +81,14 @@ def _pattern(
 
 
 class _Table:
-    """The residues modulo the period that are taken on each rank."""
+    """The times, modulo the period, at which each rank is busy."""
 
     def __init__(self, problem: Problem, period: int) -> None:
         self.problem, self.period = problem, period
         self.taken: list[list[tuple[int, int]]] = [[] for _ in range(problem.ranks)]
 
     def put(self, q: int, ready: int, skip: float, draw: random.Random) -> int:
-        """Take the first free time at `ready` or later, or sometimes the second."""
+        """Reserve the first free time at `ready` or later or, at random, the second; return it."""
         rank, length = int(self.problem.rank[q]), int(self.problem.duration[q])
         taken = self.taken[rank]
         times = [ready, *sorted(ready + (end - ready) % self.period for _, end in taken)]
@@ -129,7 +129,10 @@ class Block:
 
 
 def block(name: str, steps: tuple[int, ...], starts: tuple[int, ...]) -> Block | None:
-    """Return the block with these steps and these residues of b, B, A at position 0; None if its slots collide."""
+    """Return the block in which a and B rise by these steps from position to position; None if its slots collide.
+
+    starts: the residues of b, B and A at position 0.
+    """
     size = len(steps) + 1
     up = np.array([0, *accumulate(steps)], dtype=np.int64)
     down = -np.arange(size)

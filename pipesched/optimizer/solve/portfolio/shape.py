@@ -1,4 +1,4 @@
-"""Recognizes placements of the literature: linear (one stage per rank) or vee (two stages per rank, down and up again).
+"""Recognizes placements from the literature: linear (one stage per rank) or vee (two stages per rank, down and up).
 
 Ranks can be in any order: only their positions along the stages count.
 """

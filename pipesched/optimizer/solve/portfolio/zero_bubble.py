@@ -105,7 +105,7 @@ class _Run:
             self._put(2, j)
 
     def _fill(self, j: int, arrival: int) -> None:
-        """Run W while a whole one fits into the gap; one more if `fill`, or if the gap enlarges the largest bubble."""
+        """Run W while one fits into the gap; run one more if `fill`, or if the gap would enlarge the largest bubble."""
         while self._waiting(j) and self.end[j] + self.cost[2][j] <= arrival:
             self._put(2, j)
         if self._waiting(j) and self.end[j] < arrival:

@@ -51,7 +51,7 @@ class Periodic:
     rate: Fraction
 
     def reachable(self, microbatches: int) -> int:
-        """Return the least number of microbatches that the seam reaches, at least this one."""
+        """Return the least number of microbatches that the seam reaches and that is at least `microbatches`."""
         return self.seam.microbatches + self.seam.every * max(
             0, ceil((microbatches - self.seam.microbatches) / self.seam.every)
         )
@@ -72,7 +72,7 @@ class Periodic:
             rate = problem.unit.text(self.rate / problem.scale)
             state.stopped = (
                 f"in the long run {f'{every} microbatches take' if every > 1 else 'a microbatch takes'} {period}; "
-                f"no schedule takes less than {rate} for one"
+                f"no schedule takes less than {rate} per microbatch"
             )
         return state
 
@@ -94,10 +94,10 @@ def periodic(
     progress: Callable[[State], None] = lambda state: None,
     meter: Meter | None = None,
 ) -> Periodic | None:
-    """Search for a schedule for every number of microbatches, optimal for all of them if proved; return None if the
-    search finds none.
+    """Search for a schedule for every number of microbatches, if possible one that is proved optimal for all of them;
+    return None if the search finds none.
 
-    meter: the clock, with its limit; None for no limit.
+    meter: counts steps up to its limit; None for no limit.
     """
     with Pool(limits.workers) as pool:
         first = partial(_first, instance, pool=pool, limits=limits, progress=progress, meter=meter or Meter())
@@ -187,7 +187,7 @@ def _optimal(instance: Instance, seam: Seam) -> bool:
 
 
 def _repeats(problem: Problem, bound: Bound, seam: Seam) -> bool:
-    """Return True if a longest path leads from an operation to the one K later, and takes at least the period."""
+    """Return True if a longest path leads from an operation to the K-th one after it, and takes at least the period."""
     found, made = framed(problem, bound.frame), links(problem)
     duration = problem.duration[problem.sequence]
     on = np.flatnonzero(found.head + duration + found.tail == bound.value)

@@ -74,8 +74,8 @@ class BoundSchedule:
         return "z3" if self.engine == "z3" else "cadical"
 
     def find(self) -> Step | None:
-        """Return the next question: a better schedule, or, if there is no schedule yet, any schedule within a growing
-        bound; None if no question is left.
+        """Return the next question: whether there is a better schedule or, if none is known yet, any schedule within a
+        growing bound; None if no question is left.
         """
         if self.value is None:
             self.guess = min(max(self.guess, self.lower + self.lower // 8 + 1), self.horizon)
@@ -101,8 +101,8 @@ class BoundSchedule:
         return top if self.reached is None else min(top, self.reached - 1)
 
     def refute(self) -> Step | None:
-        """Return the next question for a better bound, None if no question is left: the one with the smallest limit,
-        where the limit of a question about all ranks counts half.
+        """Return the next question for a better bound: the one with the smallest limit, where the limit of a question
+        about all ranks counts half. Return None if no question is left.
         """
         if self._top < self.lower:
             return None
@@ -131,7 +131,7 @@ class BoundSchedule:
         return Step(replace(question, limit=limit, seed=self.seed), limit, role, key, LOADING * size)
 
     def take(self, step: Step, answer: Answer) -> None:
-        """Process an answer; `unknown` includes a reached limit. Report a schedule that was found with `found`."""
+        """Process an answer; `unknown` includes a reached limit. For a schedule, the caller also calls `found`."""
         question = step.question
         if answer.verdict == "unsat":
             self.lower = max(self.lower, question.bound + 1)
@@ -154,7 +154,7 @@ class BoundSchedule:
         self.step = 0
 
     def unrealised(self, bound: int) -> None:
-        """Record that starts exist for the bound, but that no order as good was found."""
+        """Record that starts exist for the bound, but that no known order attains it."""
         self.reached = bound if self.reached is None else min(self.reached, bound)
 
 

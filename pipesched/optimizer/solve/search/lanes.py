@@ -111,7 +111,7 @@ class Lanes:
         return None
 
     def _advance(self, now: int) -> None:
-        """Move the clock, and count the work of the lanes until then."""
+        """Advance the clock to `now`, and charge the meter for the work of the lanes until then."""
         self.meter.spend(len(self._since) * max(0, now - self.now))
         self.now = max(self.now, now)
 

@@ -1,4 +1,4 @@
-"""Questions to engines: one looks for a better schedule, the other refutes objectives, and heuristics continue."""
+"""Asks engines: one looks for a better schedule, another refutes objectives, and heuristics run at the same time."""
 
 from __future__ import annotations
 

@@ -51,8 +51,8 @@ def search(
     """Search for the best schedule and the best bound; KeyboardInterrupt ends the search with the state so far.
 
     The caller guarantees that some schedule exists (`least_cap.infeasible`). progress: function that is called when the
-    best schedule or the bound improves, and about every second. meter: the clock, with its limit; None for a meter that
-    starts now, with the limit in `limits`. floor: a known lower bound, in ticks. refutes: function of a number of ticks
+    best schedule or the bound improves, and about every second. meter: counts steps up to its limit; None for a new
+    meter with the limit in `limits`. floor: a known lower bound, in ticks. refutes: function of a number of ticks
     and a limit of steps; returns (True if it proves without an engine that no schedule has an objective of at most
     these ticks, steps taken).
     """

@@ -39,8 +39,8 @@ class Limits:
 
 @dataclass(frozen=True, eq=False)
 class Refutation:
-    """The fact that no schedule has objective <= bound; ranks: the ranks that cannot reach it alone, None for all
-    ranks. grid: durations were rounded down to multiples of this many ticks.
+    """The fact that no schedule has an objective <= bound. ranks: the ranks that suffice to show it, None for all.
+    grid: durations were rounded down to multiples of this many ticks.
     """
 
     bound: int
@@ -82,7 +82,7 @@ class State:
             self.refuted = found
 
     def disbelieve(self) -> None:
-        """Withdraw the largest objective that an engine refuted; the objective refuted before it remains."""
+        """Withdraw the refutation of the largest objective; the refutation before it remains, if there is one."""
         self.refuted = self.earlier.pop() if self.earlier else None
 
     def believe_no_engine(self) -> None:
