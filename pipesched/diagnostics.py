@@ -176,7 +176,7 @@ class Judged:
 
     @property
     def exit_status(self) -> int:
-        """0 holds, 1 a file's content is wrong, 2 the command line or the file itself is at fault, 4 not judged."""
+        """0: correct; 1: a file's content is wrong; 2: the command line or the file itself is wrong; 4: not judged."""
         return exit_status(self.diagnostics)
 
 
@@ -219,7 +219,7 @@ def budgeted(file: Source | str) -> Iterator[None]:
         name = file if isinstance(file, str) else file.name
         at = None if isinstance(file, str) or spent.at is None else min(spent.at, len(file.text))
         labels = () if at is None or isinstance(file, str) else (Label(file.span(at, at), "from here on"),)
-        help = "such a file is truncated, damaged or malicious: write it again"
+        help = "the file may be truncated, damaged or malicious: create it again"
         raise fail(
-            Code.BUDGET, f"{name} takes more work than any file of its size should: {spent}", *labels, help=help
+            Code.BUDGET, f"reading {name} takes more work than its size justifies: {spent}", *labels, help=help
         ) from None

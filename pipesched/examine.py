@@ -104,7 +104,7 @@ class Examination(Record):
 
     @cached_property
     def caps(self) -> tuple[Fraction, ...] | None:
-        """The cap on activations, by rank.
+        """The cap on the activations of each rank.
 
         Raises:
             PipeschedError: PS225: a cap is negative, there is not one per rank, or it is in bytes without a model.

@@ -94,7 +94,7 @@ def _all() -> tuple[Row, ...]:
 
 
 def flag(value: object) -> bool:
-    """Read a flag."""
+    """Convert the value of a flag to a bool."""
     return bool(value)
 
 
@@ -127,7 +127,7 @@ class Option(Row):
 
     @property
     def many(self) -> bool:
-        """True if the option may be given several times."""
+        """True if the option can be given several times."""
         return self.default == ()
 
 
@@ -298,14 +298,14 @@ class Names(Row):
 
 
 class Aliases(Row):
-    """Aliases of library schedules. known: returns the schedule of a name; said: a remark on it; or None."""
+    """Aliases of library schedules. known: returns an alias's schedule; said: returns a remark on it; or None."""
 
     known: Lazy[Callable[[str], str | None]]
     said: Lazy[Callable[[str], str | None]]
 
 
 class Format(Row):
-    """A format of verdicts for other tools. ending: the extension of its files; text: writes it from all reports."""
+    """A format of verdicts for other tools. ending: the extension of its files; text: returns it for all reports."""
 
     name: str
     ending: str

@@ -104,7 +104,7 @@ class Stream:
     frozen: the stages that are not trained. reads: for stages that do not read exactly the previous stage, the stages
     that they read, the nearest first; -1 is the input of the model. slices: the number of consecutive microbatches that
     are the slices of one sequence. versions: ``stash``, ``latest`` or ``delay 1`` if STEPs are inside. sync: ``any`` if
-    the number of copies of a synced stage is not a power of 2. Both need version 3, and so does a stage of rank -1,
+    the number of copies of a synced stage is not a power of 2. Both need version 3, and so does a stage on rank -1,
     which its route skips.
     """
 
@@ -304,7 +304,7 @@ def header(data: object) -> Stream:
     parameters = data.get("parameters")
     if not isinstance(parameters, dict) or not all(map(_whole, parameters.values())):
         raise StreamError("parameters", "whole numbers by name")
-    _need(isinstance(data.get("name"), str), "name", "a text")
+    _need(isinstance(data.get("name"), str), "name", "a string")
     stages = len(routes[0].ranks)
     trained = "existing stages, ascending; omitted if all are trained"
     frozen = _numbers(data["frozen"], "frozen", trained, 0, stages) if "frozen" in data else ()
@@ -334,7 +334,7 @@ def _rule(value: object) -> str:
 
 
 def _reads(value: object, stages: int) -> dict[int, tuple[int, ...]]:
-    """Return the stages that each stage reads; every stage but the last is read."""
+    """Return the stages that each stage reads; every stage but the last must be read."""
     if not isinstance(value, dict) or not value:
         raise StreamError("reads", "stages by the stage that reads them")
     known = {str(stage): stage for stage in range(stages)} if len(value) <= stages else {}
@@ -386,7 +386,7 @@ def _numbers(value: object, path: str, wanted: str, low: int = 0, end: int = _TO
 def _route(value: object, path: str, least: int) -> Route:
     if not isinstance(value, dict) or set(value) != {"name", "ranks", "microbatches"}:
         raise StreamError(path, "name, ranks, microbatches")
-    _need(isinstance(value["name"], str), f"{path}.name", "a text")
+    _need(isinstance(value["name"], str), f"{path}.name", "a string")
     ranks = _numbers(value["ranks"], f"{path}.ranks", "the rank of every stage", least)
     ends = _numbers(value["microbatches"], f"{path}.microbatches", "first and end")
     _need(len(ends) == 2 and ends[0] <= ends[1], f"{path}.microbatches", "first and end")

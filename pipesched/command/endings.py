@@ -32,8 +32,8 @@ KNOWN = frozenset(ending for forms in (TEXTS, *OWN.values()) for endings in form
 
 
 def form(path: str | None, asked: str | None, default: str, forms: Forms | None = None) -> str:
-    """Return the form of the verb's output file: the requested one, that of the extension, or the default. forms: used
-    instead of the verb's own forms.
+    """Return the form of the verb's output file: the requested form, the one that the extension implies, or the
+    default. forms: used instead of the verb's own forms.
 
     Raises:
         PipeschedError: PS225: the extension contradicts the request, or the verb cannot write it.

@@ -34,7 +34,7 @@ For a parameter declared as a list the integers are its entries, for any other t
 
 
 def alternatives(several: Several, listed: bool) -> tuple[Value, ...]:
-    """Return the values to try for a parameter, which may be declared as a list."""
+    """Return the values to try for a parameter; if it is declared as a list, several integers are one value."""
     return several if not listed or isinstance(several[0], tuple) else (several,)
 
 
@@ -95,7 +95,7 @@ def _list_file(path: str) -> tuple[int, ...]:
     wrong = next((word for word in words if not WHOLE.fullmatch(word)), None)
     if wrong is not None or not words or len(words) > MOST_ENTRIES:
         found = f"{short(wrong)} in it" if wrong is not None else f"{len(words):,} numbers in it"
-        help = f"a list file holds at most {MOST_ENTRIES:,} whole numbers, such as 4,3,7,2"
+        help = f"a list file contains at most {MOST_ENTRIES:,} whole numbers, such as 4,3,7,2"
         raise fail(Code.USAGE, f"{path} is not a list: {found}", help=help)
     return tuple(map(int, words))
 

@@ -45,7 +45,7 @@ def short(value: object) -> str:
 def text(value: object) -> str:
     """Return a string; refuse any other value."""
     if not isinstance(value, str):
-        raise Not(value, "a text")
+        raise Not(value, "a string")
     return value
 
 
@@ -141,7 +141,7 @@ def costs(text: str) -> Costs:
 
 
 def costs_file(path: str) -> Costs:
-    """Return the costs of a TOML file.
+    """Return the costs in a TOML file.
 
     Raises:
         PipeschedError: PS225, PS809.

@@ -47,7 +47,7 @@ def findings(source: Source, given: Mapping[str, Value]) -> list[Diagnostic]:
 
 
 def _verified(source: Source, given: Mapping[str, Value]) -> tuple[list[Diagnostic], Mapping[str, Value]]:
-    """Return the findings and the size."""
+    """Return the findings and the size at which they were found."""
     first: tuple[list[Diagnostic], Mapping[str, Value]] | None = None
     for size in _sizes(source, given):
         found = list(verify(source, Options(parameters=size, max_ops=LIMIT)).diagnostics)
@@ -132,7 +132,7 @@ def defined_at(source: Source, offset: int) -> Span | None:
 
 
 def places(source: Source, offset: int) -> list[Span]:
-    """Return all places of the name at a place."""
+    """Return the places of the definition and of all uses of the name at an offset."""
     with suppress(PipeschedError):
         file = parse(source)
         if found := definition_at(file, offset):

@@ -17,9 +17,7 @@ from pipesched.model.ops import Op
 
 @dataclass(frozen=True)
 class Binding:
-    """The cost of exposed communication, and the time that each engine takes on the critical path, in the unit of the
-    parts.
-    """
+    """The exposed communication, and the time that each engine takes on the critical path, in the unit of the parts."""
 
     exposed: Exposed
     engines: Mapping[str, Fraction]

@@ -49,7 +49,7 @@ class Call:
     """A call of a rank. way: ``>`` for a send to the rank `peer`, ``<`` for a receive from it, empty for other calls.
 
     group: the communicator of a collective call, or of a message. needs: the text of each call of this rank that must
-    have ended. joined: whether the message is in one batch with the call before it.
+    have ended before this one begins. joined: whether the message is in one batch with the call before it.
     """
 
     name: str
@@ -162,7 +162,7 @@ def _unmet(rank: int, call: Call, times: Counter[str]) -> Fault | None:
 
 
 def wrong(message: str, *labels: Label, help: str = _ONE_ENGINE) -> PipeschedError:
-    """Return an error about calls, PS266."""
+    """Return the error PS266 about calls."""
     return fail(EngineCode.CALLS_WRONG, message, *labels, help=help)
 
 
@@ -207,7 +207,9 @@ def _require_members(
     places: Mapping[str, Span],
     met: Collection[str],
 ) -> None:
-    """Raise PipeschedError, PS266, for a group with one member, or whose members do not correspond to each other."""
+    """Raise PipeschedError, PS266, for a group with one member, or with members at different positions in their
+    pipelines.
+    """
     for name, members in groups.items():
         if len(members) < 2:
             help = "name the expert peers of all pipelines, or omit the group"

@@ -149,9 +149,7 @@ COUNTED = "work, idle / work and claims count exposed time as work"
 
 @dataclass(frozen=True)
 class Exposed(Part):
-    """The total time of communication on each rank (`all`), and the time of it that does not overlap compute
-    (`exposed`).
-    """
+    """Times of communication. all: the total on each rank. exposed: the part of it that does not overlap compute."""
 
     key = "exposed"
 

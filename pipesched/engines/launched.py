@@ -42,8 +42,8 @@ def check(subject: Subject) -> Iterator[Diagnostic]:
 
 @dataclass(frozen=True)
 class Met(Part):
-    """The verdict on the calls of expert peers. meetings: the number of their collective calls. peers: the number of
-    members in a group.
+    """The verdict on the calls of expert peers. meetings: the number of collective calls, each counted once for all its
+    members. peers: the number of members of the largest group.
     """
 
     key = "meetings"
@@ -62,7 +62,7 @@ class Met(Part):
         return [f"{self.meetings} meetings of {self.peers} expert peers: calls agree · {self.communication}"]
 
     def to_json(self) -> dict[str, object]:
-        """Return the counts, and the names of the models."""
+        """Return the counts, and the names of the communication models under which all calls complete or do not."""
         said = self.communication
         models = {"model": said.model, "holds": list(said.holds), "fails": list(said.fails), "capacity": said.capacity}
         return {"meetings": self.meetings, "calls": self.calls, "peers": self.peers, **models}

@@ -17,7 +17,7 @@ The messages of a batch begin when the prerequisites of all of them are met, and
 have ended.
 
 The i-th send from one rank to another is received by the i-th receive. A call needs all of its prerequisites, so calls
-hang exactly if this graph has a cycle, whatever the timing. The graph is linear in the number of calls.
+hang exactly if this graph has a cycle, whatever the timing. The size of the graph is linear in the number of calls.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Meetings:
 
     @cached_property
     def collective(self) -> dict[str, list[list[int]]]:
-        """The calls of each member in order, by group."""
+        """For each group, the indices of each member's calls, in order."""
         found: dict[str, dict[int, list[int]]] = {
             group: {rank: [] for rank in members} for group, members in self.calls.groups.items()
         }
@@ -68,7 +68,7 @@ class Meetings:
 
     @cached_property
     def channels(self) -> dict[tuple[int, int, str], tuple[list[int], list[int]]]:
-        """The sends and the receives in order, by sender, receiver and communicator."""
+        """For each sender, receiver and communicator, the indices of the sends and of the receives, in order."""
         found: dict[tuple[int, int, str], tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
         for i, (rank, k) in enumerate(self.at):
             call = self.calls.ranks[rank][k]
@@ -116,7 +116,7 @@ class Meetings:
 
     @cached_property
     def _held(self) -> dict[Model, bool]:
-        """The models that were tried."""
+        """For each model that was tried, whether every call completes under it."""
         return {}
 
     def capacity(self) -> int | None:
@@ -134,9 +134,7 @@ class Meetings:
         return high
 
     def verdict(self, model: Model) -> Communication:
-        """Return the models under which every call completes, including the requested one; none if a partner is
-        missing.
-        """
+        """Return which models, among them the requested one, let every call complete; none if a partner is missing."""
         models = dict.fromkeys([*MODELS, model])
         holds = () if self.uneven else tuple(str(x) for x in models if self.holds(x))
         fails = tuple(str(x) for x in models if str(x) not in holds)
@@ -170,7 +168,9 @@ class Meetings:
         return node, waits
 
     def _queued(self, model: Model) -> Iterator[tuple[int, int]]:
-        """Yield every call with its predecessors on its engine, and with the calls that its batch names."""
+        """Yield pairs of a call and a call that it waits for: a predecessor on its engine, or a call that its batch
+        names.
+        """
         start = 0
         for calls in self.calls.ranks:
             named = {str(call): start + k for k, call in enumerate(calls)}
@@ -248,7 +248,7 @@ class Meetings:
         )
 
     def _said(self, i: int, needed: int, model: Model, joined: int) -> str:
-        """Describe what a call waits for. joined: the call of the same meeting that waits in turn."""
+        """Describe what a call waits for. joined: the call in the meeting of `needed` that waits in turn."""
         (rank, k), call, other = self.at[i], self.call(i), self.call(needed)
         if self.at[needed][0] != rank:
             why = f"waits for {other} on rank {self.at[needed][0]}"

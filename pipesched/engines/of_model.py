@@ -6,7 +6,7 @@
 
 On the last stage, the head comes after the layers in F, and first in I and W. Dispatch and combine each send half of
 the traffic of experts; layers without experts have neither part. Messages within a layer are counted in attn and mlp,
-where compute waits for them. The sums of F, I and W are the costs on the device.
+where compute waits for them. The parts of F, I and W add up to the costs on the device.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _numbered(parts: tuple[Piece, ...], layer: int) -> list[Piece]:
 def _layer(
     a: Transformer, x: Training, device: Device, rate: Fraction, i: int
 ) -> Iterator[tuple[str, tuple[Piece, ...]]]:
-    """Yield the parts of F, I and W of a layer."""
+    """Yield each of F, I and W with its parts in layer `i`."""
     own, n = a.at(i), tokens(a.at(i), x)
     attended, fed = (2 * n * many / rate for many in flops.halves(own, x, i))
     scores = flops.attention(own, x) / rate

@@ -53,7 +53,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Chain:
-    """The parts of a letter in one layer of a stage, in order."""
+    """The parts of a letter in each of a stage's `layers` layers, in order."""
 
     layers: int = 0
     each: tuple[Piece, ...] = ()
@@ -63,7 +63,7 @@ class Chain:
         return self.layers * sum((x.time for x in self.each if engine in (None, x.engine)), Fraction(0))
 
     def steps(self, letter: str) -> list[Step]:
-        """Return the chain's parts over all layers."""
+        """Return the chain's parts over all layers, each with its letter and layer."""
         return [(letter, layer, part) for layer in range(self.layers) for part in self.each]
 
 

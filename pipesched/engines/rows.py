@@ -46,7 +46,7 @@ ROWS: tuple[Row, ...] = (
     Option(
         "traffic",
         flag,
-        "Plot the makespan against the ratio of communication to compute, from 0 to 1.2, instead.",
+        "Instead, plot the makespan against the ratio of communication to compute, from 0 to 1.2.",
         default=False,
         on=("compare",),
         after="parts",

@@ -42,8 +42,8 @@ _KINDS = {"F": Op.F, "I": Op.I, "W": Op.W}
 
 @dataclass(frozen=True)
 class Slot:
-    """A slot and its parts. name: the names of its operations. rank: where it runs. below: a lower bound on the time of
-    any order of its parts.
+    """A slot and its parts. name: the names of its operations. rank: the rank that runs it. below: a lower bound on the
+    time of any order of its parts.
     """
 
     name: str
@@ -142,8 +142,8 @@ def strips(chart: Chart) -> list[Shares]:
 
 
 def _marked(chart: Chart, slot: Slot, took: int) -> Shares:
-    """Return the exposed intervals of a slot, as shares of its length. took: its length in ticks; if this does not
-    follow from the parts, it is not known when only other engines run, so the exposed share is put at the end.
+    """Return the exposed intervals of a slot, as shares of its length. took: its length in ticks; if the parts do not
+    determine this length, nor when only other engines run, the exposed share is put at the end.
     """
     unit = chart.unit.seconds / slot.unit.seconds if chart.unit and slot.unit else Fraction(1)
     time = Fraction(took, chart.scale) * unit
@@ -234,7 +234,7 @@ def _published(slot: Slot) -> dict[str, object]:
 
 
 def text(chart: Chart, how: Request, slot: Slot) -> str:
-    """Return the lanes in columns, and the parts with their times; a star marks parts on the path."""
+    """Return the lanes in columns, and the parts with their times; a star marks parts on the critical path."""
     columns = (how.width or _COLUMNS) - 2 - max(map(len, slot.engines))
     path, length = critical(slot.runs), slot.length or Fraction(1)
     lines = [slot.title, ""]

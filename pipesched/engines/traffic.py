@@ -15,7 +15,7 @@ from pipesched.engines.parts import OWN, Chain, Parts, Piece, Stage
 from pipesched.planning.workload import Workload
 
 RATIOS = tuple(Fraction(tenths, 10) for tenths in range(13))
-"""Communication : compute, from 0 to more than the ratio in DeepSeek-V3's technical report (about 1)."""
+"""Ratios of communication to compute, from 0 to more than in DeepSeek-V3's technical report (about 1)."""
 
 
 @dataclass(frozen=True)

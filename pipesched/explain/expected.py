@@ -184,7 +184,7 @@ def _spelling(token: Token, taken: set[str]) -> str | None:
         close = difflib.get_close_matches(word.lower(), known, 1, 0.65)
         return f"did you mean `{known[close[0]]}`?" if close else None
     if "NAME" in taken and word.isalpha() and token.kind not in ("NUMBER", "STRING"):
-        return f"`{word}` is a word of the language and cannot be a name"
+        return f"`{word}` is a reserved word and cannot be used as a name"
     return None
 
 

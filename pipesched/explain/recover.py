@@ -199,7 +199,7 @@ class Walk:
     # Recovery
 
     def _resume(self, at: int) -> int:
-        """Drop the unfinished part of the text; return the next token that the stack accepts."""
+        """Drop the unfinished part of the text; return the index of the next token that the stack accepts."""
         depth = self._open_round()
         for i in range(at, len(self.tokens)):
             token = self.tokens[i]
@@ -286,7 +286,7 @@ class Stack(NamedTuple):
     below: Stack | None
 
     def symbols(self) -> Iterator[str]:
-        """Yield the states of the stack from the top down."""
+        """Yield the symbols of the stack from the top down."""
         stack: Stack | None = self
         while stack:
             yield stack.symbol
@@ -316,5 +316,5 @@ class Table:
         return None
 
     def takes(self, stack: Stack) -> set[str]:
-        """Return the kinds of token that have an action."""
+        """Return the kinds of token that have an action on this stack."""
         return {kind for kind in self.states[stack.state] if kind.isupper() and self.moved(stack, kind)}

@@ -96,7 +96,7 @@ def _near(name: str) -> str | None:
 
 
 def _beside(path: str) -> str:
-    """Return the file in the same folder with a similar name, or the library schedule with that name."""
+    """Suggest the file in the same folder with a similar name, or the library schedule with that name."""
     folder, name = os.path.split(path)
     with contextlib.suppress(OSError):
         if near := get_close_matches(name, sorted(os.listdir(folder or "."))[:_LOOKED_AT], 1, 0.7):

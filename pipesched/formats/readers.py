@@ -155,7 +155,7 @@ def with_frozen(loaded: Loaded, stages: tuple[int, ...]) -> Loaded:
         raise fail(Code.USAGE, f"{loaded.source} itself names its frozen stages", help=help)
     if loaded.torch and program is not None:
         message = f"{loaded.source} contains torch's messages, which also go to frozen stages"
-        raise fail(Code.USAGE, message, help="give only the computes: `pipesched emit FILE --target ps`")
+        raise fail(Code.USAGE, message, help="give only the compute operations: `pipesched emit FILE --target ps`")
     if stages and stages[-1] >= schedule.stages:
         message = f"stage {stages[-1]} is frozen; {loaded.source} has stages {interval(0, schedule.stages)}"
         raise fail(Code.FILE_DISAGREES, message)

@@ -114,8 +114,8 @@ def _refused(program: Program, index: int, more: int, why: str) -> Diagnostic:
         f"a stream cannot express {program[index]}: {why}",
         (Label(program.origin.place(index).span, where),),
         (f"and {more} more of this kind",) if more else (),
-        "emit only the computes, so that sends and receives are placed again: `pipesched emit FILE --target order | "
-        "pipesched emit -`",
+        "emit only the compute operations; sends and receives are then placed again: "
+        "`pipesched emit FILE --target order | pipesched emit -`",
     )
 
 

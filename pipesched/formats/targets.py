@@ -1,6 +1,6 @@
 """TARGETS: a row for every form in which an order is written; extensions add rows.
 
-    name       ending  holds                                             for
+    name       ending  contents                                          for
     stream     .json   every instruction, see emit/README.md             the runtime of pipesched, and yours
 
 Output for a runtime is verified first; a target that is not `judged` writes even an order with errors. A writer is

@@ -5,7 +5,7 @@
 All ranks share the clock of `greedy`, with the times of the file's costs. In list order, each operation takes the first
 time at which its inputs have arrived and its rank is free for long enough: between operations that come earlier in the
 list, if there is room, without delaying any of them. Batch systems call this conservative backfilling. An F also
-respects the peak of the lists: from its start on, its rank never holds more than the maximum over all lists.
+respects the peak of the lists: from its start on, its rank never holds more than the largest peak of any list.
 
           slot  0  1  2  3  4  5           slot  0  1  2  3  4  5
     the list    F0 .  F1 B0 B0 F2    ->          F0 F1 F2 B0 B0
@@ -23,7 +23,7 @@ from pipesched.language.operations import Emitter
 
 @dataclass
 class Track:
-    """The operations of one rank that already have a time: start, end and list position, sorted by time.
+    """The operations of one rank that already have a time. slots: start, end and list position, sorted by time.
 
     memory: the changes in the held memory, sorted by time. held: their sum.
     """

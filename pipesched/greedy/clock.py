@@ -197,7 +197,9 @@ class Clock:
 
 
 def _near(placement: Placement, route: int) -> list[tuple[tuple[int, ...], ...]]:
-    """Return, by stage on a route that skips stages, the stage that it reads, the stage itself, and its reader."""
+    """Return, for each stage of a route that can skip stages, the stage that it reads, the stage itself, and its
+    reader.
+    """
     runs: list[int] = np.flatnonzero(placement.rank_of[route] >= 0).tolist()
     before, behind = dict(zip(runs[1:], runs, strict=False)), dict(pairwise(runs))
     return [tuple((x[s],) if s in x else () for x in (before, {s: s}, behind)) for s in range(placement.stages)]

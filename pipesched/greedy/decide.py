@@ -29,14 +29,14 @@ def decide(
     word, known = checked.rule, [(site, Op[site.op]) for site in checked.sites]
     step = next((site for site, op in known if op is Op.STEP), None)
     if step is not None:
-        here, help = Label(step.span, "is here"), "write the order out"
+        here, help = Label(step.span, "is here"), "list the operations instead"
         raise fail(Code.VERSIONS, f"`{word}` does not support a STEP inside the order", here, help=help)
     later, op = next(((site, op) for site, op in known if op in ADDED), (None, Op.R))
     if later is not None:
         recomputed = ": the memory of an F depends on whether it has an R" if op is Op.R else ""
         why = ": copies run on their own clock" if op.copy else recomputed
         message = f"`{word}` does not support {op.name}{why}"
-        raise fail(Code.RANK_PROGRAM, message, Label(later.span, op.kind.words), help="write the order out")
+        raise fail(Code.RANK_PROGRAM, message, Label(later.span, op.kind.words), help="list the operations instead")
     clock = Backfill if _moves(checked) else Clock
     return clock(emitters, placement, costs, checked, budget).run()
 

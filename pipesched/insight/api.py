@@ -83,11 +83,12 @@ def compare(
 
     library: whether to add every built-in schedule, as ``--all`` does. cost_per: whether the costs are for 1/p of the
     model (``rank``) or for one ``stage``. A parameter applies to the schedules that have it. comm: a model such as
-    ``one-stream``, under which messages share a rank's links; it sets `row.queued`. jitter: the standard deviation of
-    every time, such as "5%"; `row.jitter` has the makespans of the draws, which are the same for all schedules. rule:
-    whether `greedy` orders are decided again in each draw. traffic: `plot()` draws makespans against the ratio of
-    communication to compute, from 0 to 1.2; this requires parts on both the rank's own engine and another engine.
-    executor: any executor of `concurrent.futures`; by default the work runs in this process.
+    ``one-stream``, under which messages share a rank's links; `row.queued` is the makespan under it. jitter: the
+    standard deviation of every time, such as "5%"; `row.jitter` has quantiles of the makespan over random draws, which
+    are the same for all schedules. rule: whether `greedy` orders are decided again in each draw. traffic: `plot()`
+    draws makespans against the ratio of communication to compute, from 0 to 1.2; this requires parts on both the rank's
+    own engine and another engine. executor: the `concurrent.futures` executor that does the work; by default, this
+    process does.
 
     Raises:
         PipeschedError: PS207 or PS208 for parameters that do not fit the schedules; PS225; PS809 or PS810 for a missing

@@ -34,7 +34,7 @@ _MOST = 4_000_000  # operations x ranks
 @dataclass(frozen=True)
 class Batches(Part):
     """The period of a batch and its bubble, in an order with STEPs inside. microbatches: the number of microbatches in
-    a batch.
+    a batch. length: the period.
     """
 
     key = "period"

@@ -257,7 +257,7 @@ def _cells(row: Row, unit: Unit) -> list[str]:
 
 
 def _notes(comparison: Comparison) -> Iterator[str]:
-    """Yield errors, refusals, differing costs of files, assumptions, and omissions."""
+    """Yield errors, refusals, costs that only some files set, assumptions, and omissions."""
     for row in comparison.rows:
         if row.fault is not None:
             title = " ".join([row.name, *(f"{name}={render.size(value)}" for name, value in row.parameters.items())])

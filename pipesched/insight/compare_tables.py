@@ -1,8 +1,8 @@
 """A comparison for other programs: CSV for spreadsheets, Markdown and LaTeX for documents.
 
-CSV has one line for each schedule at each size: decimals as precise as a float, the meaning of the times, and, for an
-error, its code instead of figures. Markdown and LaTeX have the cells and the remarks of the terminal's table. In LaTeX
-the remarks are comments, and the table needs the package booktabs.
+CSV has one line for each schedule at each size: decimals with the precision of a float, the meaning of the times, and,
+for an error, its code instead of figures. Markdown and LaTeX have the cells and the remarks of the terminal's table. In
+LaTeX the remarks are comments, and the table needs the package booktabs.
 """
 
 from __future__ import annotations

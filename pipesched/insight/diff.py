@@ -202,7 +202,7 @@ class Listing(Record):
         return np.asarray(self.order.op == Op.W)
 
     def bounds(self, rank: int) -> tuple[int, int]:
-        """Return the entries of a rank; empty if the rank does not exist."""
+        """Return the range of a rank's entries; empty if the rank does not exist."""
         start = self.order.start
         return (int(start[rank]), int(start[rank + 1])) if rank < self.order.ranks else (0, 0)
 
@@ -230,8 +230,8 @@ def listings(a: Examination, b: Examination) -> tuple[Listing, Listing]:
 
 
 def _split(mine: Schedule | Program, at: Ints, other: Schedule | Program, there: Ints) -> Bools:
-    """Mark my entries that are a B here and an I in the other order. at, there: the stages and microbatches of both
-    orders.
+    """Mark the entries of `mine` that are a B where the other order has an I. at, there: for each entry of `mine` and
+    of `other`, the number of its stage and microbatch.
     """
     halves = np.setdiff1d(there[other.op == Op.I], there[other.op == Op.B])
     return np.asarray((mine.op == Op.B) & np.isin(at, halves) & ~np.isin(at, at[mine.op == Op.I]))

@@ -29,8 +29,8 @@ Said: TypeAlias = Callable[[Fraction], str]
 
 @dataclass(frozen=True)
 class Move:
-    """Operations that are neighbours in both orders and moved together. step_a, step_b: the steps of their first
-    operation, from 1.
+    """Operations that are neighbours in both orders and moved together. step_a, step_b: the step of their first
+    operation in a and in b, counted from 1.
 
     before: the next operation in the second order that did not move; None at the end.
     """
@@ -44,7 +44,7 @@ class Move:
 
 @dataclass(frozen=True)
 class Alone:
-    """The operations of a rank that only one order has. steps: the step of each operation, from 1."""
+    """The operations of a rank that only one order has. steps: the step of each operation, counted from 1."""
 
     rank: int
     operations: tuple[str, ...]

@@ -11,9 +11,9 @@ The order of every rank is fixed, or an order by a rule is decided again in each
     F0.0         1.02 0.97 1.05
     F0.1         0.99 1.01 0.93
 
-All draws of an operation form a row, so the operations of one turn of the lists take one sum and one maximum of rows.
-The slack of a message is the longest delay of this message alone that does not increase the makespan: the makespan
-minus the longest path to the message and the longest path from it.
+All draws of an operation form a row, so a level of operations, which wait only for earlier levels, takes one sum and
+one maximum of rows. The slack of a message is the longest delay of this message alone that does not increase the
+makespan: the makespan minus the longest path to the message and the longest path from it.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ _DRAWS_HELP = "give --jitter 5% too"
 class Jitter(Part):
     """The makespan with random times. share: the standard deviation of a time, as a fraction of its mean. p50, p95: the
     least makespan that 50 or 95 % of the draws do not exceed. messages, tight: the number of messages, and of messages
-    without slack. slack: the least slack of the messages of each sender and receiver. free: whether messages take no
-    time. rule: whether the order is decided again in each draw.
+    without slack. slack: for each sender and receiver, the least slack of their messages. free: whether messages take
+    no time. rule: whether the order is decided again in each draw.
     """
 
     key = "jitter"
@@ -195,7 +195,7 @@ def _rule(made: Examination) -> Rule | None:
 
 
 def makespans(made: Analysis, share: float, draws: int = DRAWS, *, rule: Rule | None = None) -> tuple[Ints, int]:
-    """Return the makespan of every draw, in ascending order, and the number of parts of a tick in which they are
+    """Return the makespan of every draw, in ascending order, and the number of units per tick in which they are
     counted. Large orders have fewer draws. rule: decides the order at given costs.
     """
     drawn = Drawn(made, share)
@@ -217,7 +217,7 @@ class Drawn(Record):
 
     @cached_property
     def entries(self) -> tuple[Ints, Ints, tuple[Column, Column, Ints]]:
-        """Costs, lists and waits of the slots, followed by the copies."""
+        """The costs, lists and waits of the slots and, after them, of the copies."""
         return entries(self.made.schedule, self.made.dependencies, self.made.ticks, _copies(self.made))[1:]
 
     @property
@@ -227,7 +227,7 @@ class Drawn(Record):
 
     @cached_property
     def finer(self) -> int:
-        """The parts per tick in which draws are counted."""
+        """The number of units per tick in which drawn times are counted."""
         longest = int(self.entries[0].sum()) + int(self.entries[2][2].sum())
         return _FINER if longest * _FINER * 8 < _WIDEST else 1
 
@@ -240,7 +240,7 @@ class Drawn(Record):
 
     @cached_property
     def levels(self) -> Levels:
-        """The slots and copies by turn."""
+        """The slots and copies, by level."""
         cost, cut, (consumer, producer, delay) = self.entries
         return Levels.of(Lists.of(cost, cut, (consumer, producer, np.arange(1, len(delay) + 1))))
 
@@ -256,7 +256,7 @@ class Drawn(Record):
         return drawn, late
 
     def whole(self, times: Ints, factors: Factors) -> Ints:
-        """Return the drawn times as integers, in parts of a tick."""
+        """Return the drawn times as integers, in units of 1 / `finer` tick."""
         by_row = times.reshape(-1, *[1] * (factors.ndim - 1))
         return np.asarray(np.rint(by_row * factors * self.finer).astype(np.int64))
 
@@ -283,12 +283,12 @@ def _key(schedule: Schedule, at: Column, source: Column | None = None) -> Ints:
 
 
 class Levels(Record):
-    """The entries of lists, by turn: entries of one turn wait only for entries of earlier turns.
+    """The entries of lists, by level: entries of one level wait only for entries of earlier levels.
 
-    order: the entries. cut: the index at which each turn begins, and the index after the last. inputs: for each place
-    in the order, the place of an awaited entry and the number of the wait; the entry before it in its list comes first.
-    The place after all entries, and the wait 0, mean that there is none. further: by place, the other entries for which
-    an entry waits.
+    order: the entries by level. cut: the position in `order` at which each level begins, and the number of entries.
+    inputs: columns with, for each position, the position of an entry that it waits for, and the number of the wait; the
+    first column has the entry before it in its list. An entry without such a wait has the number of entries as the
+    position, and 0 as the wait. further: for each position with more waits, their positions and numbers.
     """
 
     order: Ints
@@ -314,7 +314,7 @@ class Levels(Record):
         return cls(order, [*np.flatnonzero(fresh(turn[order])).tolist(), size], inputs, further)
 
     def ends(self, cost: Ints, delay: Ints) -> Ints:
-        """Return the makespan of each draw. cost, delay: one row of draws per entry, and per wait."""
+        """Return the makespan of each draw. cost: one row of draws per entry. delay: one row of draws per wait."""
         draws = cost.shape[1]
         end, late = np.zeros((len(self.order) + 1, draws), dtype=np.int64), delay.any()
         delay = np.concatenate([np.zeros((1, draws), dtype=np.int64), delay])
@@ -334,7 +334,7 @@ class Levels(Record):
 
 
 def decided(drawn: Drawn, rule: Rule, block: int, draws: int) -> Iterator[int]:
-    """Yield the makespan of each draw of a block, with the order that the rule decides at its times."""
+    """Yield the makespan of each draw of a block, with the order that the rule decides at the draw's times."""
     given, schedule = drawn.made, drawn.made.schedule
     cells = np.arange(schedule.stages * schedule.microbatches)
     stage, microbatch = np.divmod(cells, schedule.microbatches)

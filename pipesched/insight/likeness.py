@@ -102,8 +102,6 @@ def _nothing(mine: Schedule, rank: int, low: int, high: int) -> tuple[int, int]:
 def unequal_part(a: Ints, b: Ints) -> tuple[int, int]:
     """Return low and high such that a equals b outside a[low:high]; high < low if b is longer there; (0, 0) for equal
     sequences.
-
-    Equal sequences give (0, 0).
     """
     low, tail = _common_ends(a, b)
     if low == len(a) == len(b):
@@ -179,7 +177,7 @@ def moves(a: Ints, b: Ints, heavy: Bools) -> Moves:
 
 
 def _numbered(values: list[int]) -> list[tuple[int, int]]:
-    """Number each element among equal elements."""
+    """Pair each element with its number among equal elements, from 0."""
     seen: dict[int, int] = {}
     numbered = []
     for value in values:

@@ -83,7 +83,7 @@ class _Kernel(Record):
 
 
 class _Edges(Record):
-    """An edge: node `later` of copy n starts at least `lag` after node `earlier` of copy n - `span`."""
+    """Edges: in each, node `later` of copy n starts at least `lag` after node `earlier` of copy n - `span`."""
 
     earlier: Ints
     later: Ints

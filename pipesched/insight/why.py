@@ -58,7 +58,7 @@ def explained(made: Analysis) -> tuple[Causes, Gaps, Split]:
 
 
 def _instead(made: Analysis) -> dict[str, Fraction]:
-    """Return the makespans with other costs; empty for an order that deadlocks."""
+    """Return the makespans with other costs (see `Why.instead`); empty for an order that deadlocks."""
     given = dict(made.costs.given)
     tries: dict[str, dict[str, Cost]] = {"no_latency": {**given, "C": Fraction(0)}}
     tries["even_stages"] = {key: _mean(cost) if key != "C" else cost for key, cost in given.items()}
@@ -112,7 +112,7 @@ def _growth(source: Source, examined: Examination, split: Split) -> Growth | Non
 
 
 def _period(source: Source, examined: Examination) -> Period | None:
-    """Return the period of the order, or of the first of a few larger sizes of its file at which a period shows."""
+    """Return the period of the order, or of the first of a few larger sizes of its file at which a period is found."""
     made = examined.analysis
     if (found := period(made)) is not None:
         return found

@@ -148,7 +148,7 @@ class Why(Record):
 
     @cached_property
     def longest_first(self) -> list[int]:
-        """The gaps by length, then by rank and time."""
+        """The indices of the gaps, sorted by descending length, then by rank and time."""
         found: list[int] = np.argsort(-self.gaps.length, kind="stable").tolist()
         return found
 
@@ -185,7 +185,7 @@ def _head(why: Why) -> str:
 
 
 def _split(why: Why, every: bool) -> str:
-    """Return one row per rank; with many ranks the middle is omitted."""
+    """Return the table of idle time, with a row per rank; of many ranks, the middle ones are omitted."""
     idle, parts, work, said = why.idle(), why.parts(), why.work(), why.said
     ranks = list(range(why.analysis.schedule.ranks))
     middle = None if every or len(ranks) <= _RANKS else _RANKS // 2

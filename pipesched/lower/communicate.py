@@ -10,7 +10,7 @@ everything added to it, in order. If each message is contracted to a point, the 
 program finishes under rendezvous, hence under every model; both ends of a channel see the same sequence of messages, so
 they match by position. Lowering fails only if the compute order itself has a cycle. (Compare torch's `_add_send_recv`.)
 
-    REDUCE_GRAD   after the last W or B of a stage, or the last before each STEP inside, and that instant's messages
+    REDUCE_GRAD   after the last W or B of a stage, or the last before a STEP inside, and after that instant's messages
     SYNC          for the trained stages with copies, ascending, at the end: pairwise rendezvous in turn
     STEP          last, or after the operation that it follows in the order
 """
@@ -81,8 +81,8 @@ def communicate(schedule: Schedule, dependencies: Dependencies, times: Timeline)
 def _instants(times: Timeline, producer: Column, reduced: Ints) -> Column:
     """Return the places of computes, messages and reductions in one global order by time, messages before computes.
 
-    If operations take no time, so that a message could precede its producer, events are ordered by the turns of
-    computes, with messages after computes.
+    If operations take no time, so that a message could precede its producer, events are ordered by the turn in which
+    the timeline placed each compute, with messages after computes.
     """
     count = (len(times.start), len(producer), len(reduced))
     time = np.concatenate([times.start, times.end[producer], times.end[reduced]])

@@ -40,7 +40,9 @@ MICROBATCHES = (1, 2, 3, 4, 8)
 
 @dataclass(frozen=True)
 class Played:
-    """A built-in schedule at the sizes of the grid that it accepts. refused: why the schedule is absent, or empty."""
+    """A built-in schedule at the sizes of the grid that it accepts. refused: the reason why the page omits it, or
+    empty.
+    """
 
     name: str
     title: str
@@ -67,7 +69,7 @@ def _entries(
 ) -> tuple[list[Mapping[str, object]], str]:
     """Return the entries of a schedule at all sizes that its `require` accepts, or the reason why there are none."""
     if checked(source).lists:
-        return [], "it has lists of lengths, or costs by microbatch"
+        return [], "it has parameters that are lists"
     names = checked(source).parameters
     made: list[Mapping[str, object]] = []
     for p, v, each in product(ranks, STAGES if "v" in names else (0,), microbatches):

@@ -36,7 +36,7 @@ def play(**given: Any) -> int:
 
     folder = given["output"]
     if folder in (None, "", "-"):
-        raise fail(Code.USAGE, "`play` writes a folder", help="-o DIR names it")
+        raise fail(Code.USAGE, "`play` writes a folder", help="name it with -o DIR")
     if os.path.exists(folder) and not os.path.isdir(folder):
         raise fail(Code.USAGE, f"{folder} is a file, and `play` writes a folder", help="choose another with -o DIR")
     played = list(gallery(given["p"] or RANKS))

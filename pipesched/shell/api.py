@@ -16,7 +16,7 @@ schedule: p, v, m, ….
                    from ranks to torch actions, a torch schedule
     comm           the communication model under which the order must not deadlock, strict by default; if it is given,
                    a report has the makespan with messages that queue under this model
-    mem_cap        the largest number of activations, in microbatches through 1/p of the model: one, or one per rank
+    mem_cap        the largest number of activations, in microbatches through 1/p of the model; one, or one per rank
     costs          a string such as ``F=1,B=2``, a dict, the `Path` of a TOML file, or `Costs`
     model, device, efficiency    a transformer and how it is trained, for memory in bytes; a device and the fraction
                    of its peak that is achieved, for costs in milliseconds
@@ -116,10 +116,10 @@ def verify(
 
     fsdp: a torch CSV must have UNSHARD and RESHARD. require_proof: a file that is not an answer proved optimal is an
     error; proof: write the clauses of the answer to PATH.cnf and their refutation to PATH.lrat. recorded: a folder with
-    the messages that the ranks of a run posted. model: a transformer and its training, for memory in bytes; a cap may
-    then be "80GB". jitter: the standard deviation of every time, such as "5%": the report then has the makespans of
-    random draws; rule: an order by `greedy` is decided anew in each draw. smallest: if a .ps file fails, report the
-    smallest size that fails in the same way. second_opinion: Z3 also checks a certificate of `prove`.
+    the messages that the ranks of a run posted. model: a transformer and its training, for memory in bytes; a cap can
+    then be "80GB". jitter: the standard deviation of every time, such as "5%": the report then has quantiles of the
+    makespan over random draws; rule: an order by `greedy` is decided again in each draw. smallest: if a .ps file fails,
+    report the smallest size that fails in the same way. second_opinion: Z3 also checks a certificate of `prove`.
 
     Raises:
         PipeschedError: PS225: an option is invalid.
@@ -160,7 +160,7 @@ def emit(
     framework_time: float = 60,
     **parameters: Parameter,
 ) -> str:
-    """Return a verified schedule as text: ``stream``, ``torch-csv`` (computes only), ``torch-comms`` or ``deepspeed``.
+    """Return a verified schedule as text: ``stream``, ``torch-csv`` (compute only), ``torch-comms`` or ``deepspeed``.
 
     ``order``, ``program`` and ``ps`` write an order unchanged, even with errors. mend: an order that hangs or pairs
     messages wrongly is repaired first.
@@ -216,7 +216,7 @@ def show(
     displays it. A wrong schedule is drawn as far as it runs, with its diagnostics.
 
     Raises:
-        PipeschedError: the findings that keep the file from being a schedule; PS225, PS815 to PS818, PS820.
+        PipeschedError: the findings, if the file is not a schedule; PS225, PS815 to PS818, PS820.
     """
     given, sizes = keywords.read("show", locals())
     from pipesched.views import show as verb

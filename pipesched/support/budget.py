@@ -2,8 +2,8 @@
 
     digits    of a number                   at most 300: any double has fewer
     parts     of a dotted key               at most 100
-    bytes     of TOML, read slowly          at most 512 KiB
-    levels    of brackets in brackets       at most 100
+    bytes     of TOML, slow to read         at most 512 KiB
+    levels    of nested brackets            at most 100
 
 A file that exceeds them is refused before the work is done: `Spent` is raised, which `diagnostics.budgeted` converts to
 PS843. Python's own limits on digits and on recursion depend on its version and on the environment, and lead to

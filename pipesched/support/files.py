@@ -1,7 +1,7 @@
 """Writes files completely or not at all, and reads them within limits.
 
     writing   FILE <- rename <- .FILE.1f2e3d4c.pipesched.tmp
-    reading   a block at a time, of at most `LARGEST` bytes of text
+    reading   in blocks, at most `LARGEST` bytes of text
 
 A writer that is killed leaves its temporary file. Pipes, devices and /dev/fd/N are written directly.
 """

@@ -31,8 +31,8 @@ from pipesched.planning.transformer.trainers import DEFAULT, row_of
 
 @dataclass(frozen=True)
 class Request:
-    """A request for a plan. model: its name. trained: the model and its training. cap: bytes per rank, the device's
-    memory if None.
+    """A request for a plan. model: the model's name. trained: the model and its training. cap: bytes per rank; None:
+    the device's memory.
 
     explain: the sizes of the choices to explain. trainer: the trainer that must run the plan, empty for any.
     """

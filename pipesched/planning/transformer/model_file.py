@@ -73,7 +73,7 @@ def _one_of(*names: str) -> _Kind:
 _COUNT = _Kind("a positive whole number", _whole(1))
 _FROM_0 = _Kind("a nonnegative whole number", _whole(0))
 _FLAG = _Kind("true or false", lambda value: isinstance(value, bool))
-_TEXT = _Kind("a text", lambda value: isinstance(value, str))
+_TEXT = _Kind("a string", lambda value: isinstance(value, str))
 _NUMBER = _Kind(
     "a nonnegative number",
     lambda value: isinstance(value, int | Fraction) and not isinstance(value, bool) and 0 <= value <= MOST,
