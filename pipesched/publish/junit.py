@@ -1,6 +1,6 @@
 """JUnit XML: a test suite for each file, a test case for each of its sizes, as CI systems read them.
 
-failure   an error in the file          error     the command line, or a file that cannot be read
+failure   an error in the file          error     a wrong command line or an unreadable file
 skipped   there is no verdict           system-out   the verdict on one line, and its warnings
 """
 

@@ -1,7 +1,7 @@
 """SARIF 2.1.0 (OASIS, 2020): the findings of a run as GitHub's code scanning and editors read them.
 
 A run has one result per finding and one rule per code; checks that pass have no result. Lines and columns are counted
-from 1, in Unicode characters; a name without a place in a file has no location.
+from 1, in Unicode characters; a finding without a position in a file has no location.
 """
 
 from __future__ import annotations

@@ -154,8 +154,8 @@ class Claim(Value):
 
 
 class Part:
-    """A part that an extension adds, between memory and times. key: its key in JSON. kept: if the part counts memory, a
-    description of the amount that a recomputed F keeps.
+    """A part that an extension adds, between memory and times. key: the part's key in JSON. kept: if the part counts
+    memory, a description of the amount that a recomputed F keeps.
     """
 
     key: ClassVar[str]

@@ -72,10 +72,11 @@ class Report(Judged):
 
     A correct schedule has all parts: ranks, stages, microbatches, operations, slots, messages, communication, memory
     and time. In a broken schedule some parts are unknown: `report.time` then raises PipeschedError, and
-    `report.parts.time` is None. subject: the analysis that a notebook draws. forward_only: there is no backward, so
-    nothing is trained. frozen: the stages that are not trained. verdict: the verdict of an optimizer's answer.
-    not_judged: the answer's entries that were not checked. title: the schedule's display name, if not `name`. notes:
-    remarks on how a framework made the schedule. recorded: the recorded runs that were compared.
+    `report.parts.time` is None. subject: the analysis that a notebook draws. forward_only: whether there is no
+    backward, so that nothing is trained. frozen: the stages that are not trained. verdict: the verdict on an
+    optimizer's answer, if it is one. not_judged: the answer's entries that were not checked. title: the schedule's
+    display name, if not `name`. notes: remarks on how a framework made the schedule. recorded: the recorded runs that
+    were compared.
     """
 
     name: str | None
@@ -104,7 +105,7 @@ class Report(Judged):
     time = _Known(lambda parts: parts.time)
 
     def __getattr__(self, name: str) -> Any:
-        """Return a part that an extension measures, by its key."""
+        """Return the part with this key, which an extension measures."""
         if name not in {row.key for row in rows(Measure)}:
             raise AttributeError(f"a report has no {name!r}")
         found = next((part for part in self.parts.more if part.key == name), None)
@@ -135,7 +136,7 @@ class Report(Judged):
 
     @property
     def peak(self) -> tuple[Fraction, ...]:
-        """The largest number of activations of every rank.
+        """The largest number of activations on each rank.
 
         Raises:
             PipeschedError: the findings, if the file is not an order.
@@ -208,7 +209,7 @@ class Report(Judged):
         }
 
     def _title(self, name: str | None) -> list[str]:
-        """Return the given name, of the schedule or its file, and the sizes."""
+        """Return the name, which is the schedule's or the file's, and the sizes, without empty texts."""
         return [part for part in (render.clean(name or ""), render.sizes(self.parameters)) if part]
 
     def _head(self, color: bool, name: str | None) -> str:

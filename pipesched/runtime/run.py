@@ -133,7 +133,8 @@ def _job(emission: Emission, predicted: Prediction, request: Request) -> Job:
     """Return the job for the processes.
 
     Raises:
-        PipeschedError: PS225 if a fault's rank does not exist, the pace exceeds the timeout, or samples are missing.
+        PipeschedError: PS225 if a fault's rank does not exist, the pace exceeds the timeout, or `samples` has a wrong
+        length.
     """
     ranks, text = emission.report.ranks, "".join(emission.pieces())
     if any(broken.rank >= ranks for broken in request.breaks):

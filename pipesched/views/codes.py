@@ -1,4 +1,4 @@
-"""Codes of the findings of views."""
+"""Codes of the findings that views report."""
 
 from __future__ import annotations
 

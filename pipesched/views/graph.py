@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Parts:
-    """A graph as plain data. nodes: attributes by name, by rank and step; edges: source, target, kind, attributes."""
+    """A graph as plain data. nodes: attributes by name, sorted by rank and step. edges: source, target, kind, data."""
 
     about: dict[str, object]
     nodes: dict[str, dict[str, object]]

@@ -9,7 +9,7 @@ from pipesched.views.chart.caption import blocked, link
 
 
 def messages(stop: Standstill) -> list[Link]:
-    """Return the waits in the cycle of a rank for another rank."""
+    """Return the waits of the cycle in which one rank waits for another."""
     return [x for x in stop.cycle if x.other != x.blocked.rank]
 
 

@@ -3,7 +3,7 @@
 The default is the palette of text charts (`chart.colours`). Labels are black or white, whichever has more contrast. Two
 styles imitate papers:
 
-    zero-bubble   arXiv:2401.10241, colours of the plots of the authors' code. Its B is our I.
+    zero-bubble   arXiv:2401.10241, with the colours that the authors' code plots. Its B is our I.
                   span 24, bubble rate by span 0 %: idle time over ranks x span
     megatron      arXiv:2104.04473: forward blue, backward green, the first chunk dark, later ones light, idle grey.
                   makespan 33, bubble fraction (idle / work) 37.5 %, as in half of the literature
@@ -29,8 +29,8 @@ from pipesched.views.chart.colours import FILL, LIGHTEN, OTHER, channels, shade
 
 @dataclass(frozen=True)
 class Style:
-    """A style of cells in SVG. fill: the fill for each value of `Kind.colour`, as ``#rrggbb``. called: the style's
-    names of kinds, by letter. lighten: how close to white the last chunk is, from 0 to 1.
+    """A style of cells in SVG. fill: the fill for each value of `Kind.colour`, as ``#rrggbb``. called: the names of
+    kinds in this style, by letter. lighten: how close to white the last chunk is, from 0 to 1.
 
     numbers: labels show the microbatch only, without a letter. first: the number of the first rank and microbatch.
     idle: the colour of idle time, or None for the background. font: the font of all text. row: the word for a rank.
@@ -176,7 +176,7 @@ def _alarms(scheme: int) -> list[tuple[str, str]]:
 
 
 def plain_sheet() -> str:
-    """Return the rules for a page's background and the words on it, outside of figures."""
+    """Return the rules for the background and the text of a document, outside of the figures in it."""
     light, dark = (
         f"rect.pipesched{{fill:{ground}}}text.pipesched{{font:{SIZE}px sans-serif;fill:{ink}}}"
         for ground, ink in zip(GROUND, ("#222", "#ddd"), strict=True)

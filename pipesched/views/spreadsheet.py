@@ -5,9 +5,9 @@
     1,1,F,1,0,1,2,F0.0,1
 
 step counts from 1, and both parts of an overlap pair have its start and its end; second: whether it is the second part.
-Times are exact: 3, 5.5 or 16/3; empty if an operation never runs. needs: the producers of its inputs on other
-operations, the nearest first, separated by spaces. held: activations that the rank holds after it (for an F, from its
-start on), in microbatches through 1/p of the model.
+Times are exact: 3, 5.5 or 16/3; empty if an operation never runs. needs: the operations that produce its inputs, the
+nearest first, separated by spaces. held: activations that the rank holds after it (for an F, from its start on), in
+microbatches through 1/p of the model.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HEADER = "rank,step,op,stage,microbatch,start,end,needs,held"
 
 
 def csv(chart: Chart) -> str:
-    """Return the lines of a chart, after a header."""
+    """Return a chart as CSV: a header, then one line per operation."""
     made = columns(chart, shown, "")
     names = [f"{op}{stage}.{i}" for op, stage, i in zip(made["op"], made["stage"], made["microbatch"], strict=True)]
     made["needs"] = [" ".join(names[i] for i in inputs) for inputs in producers(chart)]

@@ -241,7 +241,7 @@ class _Page:
         if self.how.memory:
             yield "", "grey: activations held, with the peak at the right"
         if caption.timeless(self.chart):
-            yield "", f"{caption.timeless(self.chart)} without duration cannot be seen"
+            yield "", f"operations without duration, not visible: {caption.timeless(self.chart)}"
         if self.how.messages:
             yield "f0", "activation"
             yield "g0", "gradient"

@@ -1,6 +1,6 @@
 """Writes a schedule as Chrome's trace events, for Perfetto, chrome://tracing and TensorBoard.
 
-    process  one per rank, in their order
+    process  one per rank, in the order of ranks
     thread 0 compute    a complete slice (X) per slot; an overlap pair is one slice, since slices of a thread must nest
     thread 1 messages   a slice for each message in transit, and one at its arrival; more threads if they overlap:
 
@@ -68,9 +68,9 @@ def microseconds(chart: Chart) -> int:
 class _Trace:
     """The columns of a chart as lists, and the messages by rank. tick: the length of a tick, in microseconds.
 
-    names: ``F0.3``. about: op, stage and microbatch as members of a JSON object. held: the memory while each F runs,
-    and after every other operation. kept: the memory after every operation, less than `held` for an F that frees memory
-    at its end. Both as JSON numbers.
+    names: labels such as ``F0.3``. about: op, stage and microbatch as members of a JSON object. held: the memory while
+    each F runs, and after every other operation. kept: the memory after every operation, less than `held` for an F that
+    frees memory at its end. Both as JSON numbers.
     """
 
     def __init__(self, chart: Chart) -> None:

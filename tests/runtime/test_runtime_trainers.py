@@ -168,7 +168,7 @@ ROWS: dict[str, tuple[Any, str]] = {
     "keyword inputs": (test_runtime_evaluate.test_what_is_refused, "keyword"),
     "frozen stages": (test_runtime_frozen.test_gradients_and_live_activations, "zb_h1"),
     "weights tied across stages": (test_runtime_tied.test_tied_weights_are_trained_as_one, "1f1b"),
-    "stages that read others": (test_runtime_readers.test_gradients_and_live_activations, "looped"),
+    "stages that read several stages": (test_runtime_readers.test_gradients_and_live_activations, "looped"),
     "slices of sequences": (test_runtime_slices.test_gradients_are_those_of_whole_sequences, "split"),
     "recomputation": (test_runtime_again.test_gradients_and_live_activations, "zb_h1"),
     "offloading": (test_runtime_offload.test_gradients_and_where_activations_are, "zb_h1"),

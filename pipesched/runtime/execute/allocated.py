@@ -3,8 +3,8 @@
     cpu     every storage that a torch operation returned, until it is freed; not the operation's temporary memory
     cuda    all memory that torch's allocator has handed out
 
-On a CPU, memory from before the counting, such as weights, is not counted. Callers take differences, so such memory
-does not matter on any device.
+On a CPU, memory allocated before counting began, such as weights, is not counted. Callers take differences, so such
+memory does not matter on any device.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class OnHost(TorchDispatchMode):
         args: Sequence[object] = (),
         kwargs: Mapping[str, object] | None = None,
     ) -> object:
-        """Count the storages that an operation returns, also in a backward; its arguments have already been counted."""
+        """Count the storages that an operation returns, even in a backward; its arguments have already been counted."""
         given = {id(x.untyped_storage()) for x in tree_leaves((args, kwargs)) if isinstance(x, Tensor)}
         made = func(*args, **(kwargs or {}))
         for x in tree_leaves(made):

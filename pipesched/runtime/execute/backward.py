@@ -6,7 +6,7 @@
 
 torch's own stage backward does the split. It is wrong or raises an error in four cases, which are handled here:
 
-- a stage whose inputs have no gradient (usually the first stage) has nothing to split: I does nothing, W is B;
+- a stage whose inputs have no gradient (usually the first stage) has nothing to split: I does nothing, and W runs B;
 - weights that no input reaches (an output that depends only on weights) are missed by the split, and weights that a
   stage uses several times are counted twice before torch 2.13: they get their gradient at I;
 - the graph is kept until all of W is done, so that layers applied several times share it safely;
@@ -136,7 +136,7 @@ def _missed(
 
 
 def _counts_once(group: Group) -> bool:
-    """Return True if torch's W is right for a group: before 2.13, torch counts a weight twice if it is used twice."""
+    """Return True if torch's W is correct for a group: before 2.13, torch counts a weight twice if it is used twice."""
     return _VERSION >= (2, 13) or len(group["intermediates"]) == 1
 
 

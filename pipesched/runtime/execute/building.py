@@ -168,8 +168,9 @@ def infer_boundaries(
     device: torch.device,
     known: Known,
 ) -> list[tuple[Boundary, ...]]:
-    """Return the boundaries of each example: the model's input, and the output of every stage but the last. They
-    are given, or found by forwards from rank to rank; `known` avoids a stage's forward for a known input boundary.
+    """Return the boundaries of each example: the model's input, and the output of every stage but the last. They are
+    given in `examples`, or found by one forward per stage, in order; `known` avoids a stage's forward for a known input
+    boundary.
 
     keywords: the keyword inputs of each example.
 

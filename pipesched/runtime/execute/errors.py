@@ -4,8 +4,9 @@
      --> rank 0, step 1, instruction 5 (0B0): waits for gradient 0 of stage 1, rank 1 to rank 0
       = rank 1, step 1, instruction 4 (1F1): waits for activation 1 of stage 0, rank 0 to rank 1
 
-All ranks end with the same fault: the first one seen, with the position of each rank when it learned of it. The codes
-are listed by ``pipesched explain``; apart from these codes, the runtime does not depend on the compiler.
+All ranks end with the same fault: the first one seen, with the position of each rank at the time when it learned of the
+fault. The codes are listed by ``pipesched explain``; apart from these codes, the runtime does not depend on the
+compiler.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def _read(what: str) -> Iterator[None]:
 @dataclass(frozen=True, slots=True)
 class Place:
     """The position of a rank. step and instruction count from 1; 0 means none. text: the instruction. waits: the
-    message that it waits for, or empty.
+    message that the rank waits for, or empty.
     """
 
     rank: int
@@ -162,7 +163,7 @@ class Fault:
 
 
 class RunError(RuntimeError):
-    """A run ended with a fault."""
+    """Raised when a run ends with a fault."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(str(fault))

@@ -23,7 +23,7 @@ def everybody(value: Value, group: dist.ProcessGroup | None = None) -> list[Valu
     """Gather a JSON value from every rank, ordered by rank in the group. A collective.
 
     Raises:
-        ValueError: with the rank whose text cannot be read.
+        ValueError: names the rank whose text cannot be read.
     """
     device, mine = _device(group), _bytes(value)
     lengths = _gathered(torch.tensor([mine.numel()], device=device), group)

@@ -9,7 +9,8 @@
                            STEP                 run the caller's optimizer
 
 The stream is trusted: the verifier has checked that the order is complete, finishes and fits in memory. The model is
-not trusted, since the verifier cannot see it: shapes are agreed on when the runtime is built, and before every post.
+not trusted, since the verifier cannot see it: shapes are agreed on when the runtime is built, and checked before every
+post.
 """
 
 from __future__ import annotations
@@ -125,13 +126,14 @@ class Runtime:
             functions called around every instruction, with the instruction and its index. optimize: the function that
             STEP calls. Gradients are complete then, and are not cleared after it. With STEPs inside the order (a stream
             of version 3), it takes the number of a stage and steps only the weights of that stage, and gradients are
-            cleared after it. tied: groups of (stage, parameter name), the same on every rank, that are one weight in
-            several tensors: each gets the sum of their gradients. (): no weights are tied. None: unknown, and weights
-            of two stages that begin with the same values are refused. early_receives: how many receives can be posted
-            ahead of their place in the list; each occupies its buffer. They keep the order of their channel, and no
-            post waits, so the verdict under `async` does not change. blocking: for tests. Every SEND and RECV blocks,
-            in list order, until its partner has posted. imitated: for a rehearsal. There are no other ranks: received
-            messages are filled with random numbers, and `example` is a result of `boundaries_of`.
+            cleared after it. tied: groups of (stage, parameter name), the same on every rank. Each group names the
+            tensors that hold one weight; each of them gets the sum of their gradients. (): no weights are tied. None:
+            not declared; weights of two stages that begin with the same values are then refused. early_receives: how
+            many receives can be posted ahead of their place in the list; each occupies its buffer. They keep the order
+            of their channel, and no post waits, so the verdict under `async` does not change. blocking: for tests.
+            Every SEND and RECV blocks, in list order, until its partner has posted. imitated: for a rehearsal. There
+            are no other ranks: received messages are filled with random numbers, and `example` is a result of
+            `boundaries_of`.
 
         Raises:
             RunError: PS821 if a rank has another stream; PS824 if a stage does not fit its neighbours or its copy;
@@ -140,7 +142,7 @@ class Runtime:
         """
         if stream.versions and optimize is None:
             raise ValueError(
-                f"{stream.name} has STEPs inside its order: give `Runtime(optimize=…)`, which takes a stage"
+                f"{stream.name} has STEPs inside its order: pass a function of the stage as `Runtime(optimize=…)`"
             )
         self._alone = imitated or len(stream.ranks) == 1
         check_known(stream, _EXECUTE)
@@ -382,7 +384,7 @@ class Runtime:
 
     @property
     def versions(self) -> dict[int, int]:
-        """For each stage, the most weight versions with storage of their own so far; {} without STEPs inside."""
+        """For each stage, the largest number of weight versions stored at a time; {} without STEPs inside."""
         kept = {number: stage.weights for (_, number), stage in self._stages.items()}
         return {number: weights.most for number, weights in kept.items() if weights is not None}
 
@@ -423,7 +425,7 @@ class Runtime:
         return lambda output: loss(output, target)
 
     def _backward(self, x: Instruction) -> None:
-        """Sum the gradients from all readers, run the backward, and pass its gradients on to the stages read."""
+        """Sum the readers' gradients, run the backward, and pass its gradients on to the stages that this one reads."""
         found = [self._get(GRADIENT, x, reader) for reader in read_by(self.stream, x.stage, x.route)]
         arrived = [sum(parts[1:], start=parts[0]) for parts in zip(*found, strict=True)] if found else None
         made = iter(self._stages[x.route, x.stage].backward(x.op, x.microbatch, arrived))
@@ -570,8 +572,8 @@ _EXECUTE: Mapping[str, Callable[[Runtime, Instruction], None]] = {
 def forwards(instructions: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
     """Return the forwards of a list and their messages, in order; the list itself if it has no other instructions.
 
-    A list that finishes under a communication model still finishes: only complete messages are left out, and
-    instructions that only such messages or backwards wait for.
+    A list that finishes under a communication model still finishes, since each message is kept or left out as a whole,
+    and no forward waits for an instruction that is left out.
     """
     found = []
     for x in instructions:

@@ -46,9 +46,10 @@ class Card:
 def agree(
     stream: Stream, group: dist.ProcessGroup | None = None, note: Mapping[str, object] | None = None
 ) -> list[Card]:
-    """Exchange the cards of all ranks, ordered by rank in the group. This is a collective of the whole group.
+    """Exchange and return the cards of all ranks, ordered by rank in the group. This is a collective of the whole
+    group.
 
-    note: a JSON value.
+    note: a JSON object to send in the card.
 
     Raises:
         RunError: PS821 on every rank, with the ranks whose stream differs.
@@ -82,7 +83,7 @@ def disagreement(cards: Sequence[Card]) -> Fault | None:
 
 
 def ranks_text(ranks: Sequence[int]) -> str:
-    """Return ``rank 2``, ``ranks 0, 1 and 5``."""
+    """Name ranks in words: ``rank 2``, ``ranks 0, 1 and 5``."""
     if len(ranks) == 1:
         return f"rank {ranks[0]}"
     return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"

@@ -61,13 +61,14 @@ class Break:
 
 @dataclass(frozen=True)
 class Job:
-    """A run to start. stream: the text of the stream. others: different streams for some ranks, by rank.
+    """A run to start. stream: the text of the stream. others: the streams of ranks that run a different one, by rank.
 
     samples: the number of samples in each microbatch, () for the net's own number. timeout: seconds without progress
     that count as a stall. pace: the shortest duration of a compute operation in seconds, by kind (F, I, W, B, FB) and
     stage, and by microbatch if they differ. agree: whether ranks compare their streams first. trace: whether to record
     the start and end of each instruction. engine: pipesched, or torch, which can get a CSV with messages instead of the
-    stream's compute operations. judge: ``module:function``, which checks torch's program. options: for torch's class.
+    stream's compute operations. judge: ``module:function``, which checks torch's program. options: for torch's
+    schedule.
     """
 
     stream: str
@@ -91,7 +92,7 @@ class Job:
     breaks: tuple[Break, ...] = ()
 
     def dumps(self) -> str:
-        """Write one line of JSON."""
+        """Return the job as one line of JSON."""
         return json.dumps(asdict(self), separators=(",", ":"))
 
     @classmethod
@@ -216,7 +217,7 @@ class Launcher:
 
     @property
     def pid(self) -> int:
-        """The process and process group of the supervisor."""
+        """The id of the supervisor's process, which is also the id of its process group."""
         return self._process.pid
 
     def run(self, job: Job) -> Outcome:
@@ -275,7 +276,7 @@ def _result(given: Ended) -> RankResult:
 
 
 def _environment() -> dict[str, str]:
-    """Return the ranks' environment: local sockets, one thread each, no torch log of faults reported here."""
+    """Return the ranks' environment: local sockets, one thread each, no torch log of faults that are reported here."""
     wanted = child.environment(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", TORCH_CPP_LOG_LEVEL="ERROR")
     loopback = {f"{backend}_SOCKET_IFNAME": "lo" for backend in ("GLOO", "NCCL")} if sys.platform == "linux" else {}
     return {**wanted, **loopback, "MASTER_ADDR": "127.0.0.1"}

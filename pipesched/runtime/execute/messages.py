@@ -1,9 +1,9 @@
 """Messages and their tags.
 
-A message is one activation or one gradient between two stages. Its name is the same on all ranks: the stage that *made*
-it and the stage that takes it. Its tag is unique in the program, so a transport with tags (gloo) delivers correctly in
-any order of posts; a transport without tags (NCCL) delivers in the order of each channel, which the verifier has
-checked.
+A message is one activation or one gradient between two stages. Its name is the same on all ranks: it states the stage
+that *made* the message and the stage that takes it. Its tag is unique in the program, so a transport with tags (gloo)
+delivers correctly in any order of posts; a transport without tags (NCCL) delivers in the order of each channel, which
+the verifier has checked.
 
     F  activation of a microbatch, made by stage s, for a stage that reads it: s + 1, or another
     B  gradient of a microbatch, made by stage s, for a stage that s reads: s - 1, or another
@@ -32,7 +32,8 @@ _ONWARD = {ACTIVATION: 1, GRADIENT: -1}
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """The name of a message. stage: the stage that made it. source, target: ranks. A field without a meaning is -1.
+    """The name of a message. stage: the stage that made it. source, target: the ranks that send and receive it. A field
+    without a meaning is -1.
 
     communicator: the communicator that carries it; not part of its name. other: the stage that takes it, -1 for the
     neighbour.

@@ -1,4 +1,4 @@
-"""Finds the stages that a stage reads on a route that skips stages, and the rank of a stage."""
+"""Finds the stages that read a stage on a route that skips stages, and the rank of a stage."""
 
 from __future__ import annotations
 

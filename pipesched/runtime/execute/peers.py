@@ -86,7 +86,7 @@ class _Link:
             del self.outgoing[: self.socket.send(self.outgoing)]
 
     def hear(self) -> str | None:
-        """Return the last complete message that arrived.
+        """Return the last complete message that arrived, or None.
 
         Raises:
             OSError: if the other end is closed.
@@ -286,7 +286,7 @@ def _socket(key: selectors.SelectorKey) -> socket.socket:
 
 
 def _greet(listener: socket.socket, selector: selectors.BaseSelector, most: int) -> None:
-    """Accept a caller and send it its nonce."""
+    """Accept a caller and send it a nonce."""
     with contextlib.suppress(OSError):
         made, _ = listener.accept()
         nonce = secrets.token_bytes(_NONCE)

@@ -134,7 +134,7 @@ def check_left_out(stream: Stream, tied: Sequence[object]) -> None:
 
 
 def check_passed(stream: Stream, boundaries: Sequence[Boundary]) -> None:
-    """Require that a stage that a route skips returns the shape that it takes. boundaries: each stage's input.
+    """Require that a stage that a route skips returns the shape that it takes. boundaries: of each stage's input.
 
     Raises:
         RunError: PS824 on every rank.

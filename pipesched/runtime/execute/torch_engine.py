@@ -40,8 +40,8 @@ def torch_runtime(
 
     order: the path of a torch CSV, with or without messages, or a stream, of which only the compute operations are
     used. stages: the stages of this rank. verify: called with the program that torch will run, as the text of a CSV
-    with messages; it raises if the program is wrong (`pipesched.torch_runtime` passes our own checks). options: the
-    options of torch's class, such as ``scale_grads=False``.
+    with messages; it raises if the program is wrong (`pipesched.torch_runtime` passes pipesched's own verification).
+    options: the options of torch's class, such as ``scale_grads=False``.
 
     Raises:
         ValueError: if torch cannot run the stream: a stage has two copies, or reads a stage other than the previous
@@ -70,8 +70,8 @@ def computes(stream: Stream) -> str:
     """Return the compute operations of a stream as the text of a torch CSV.
 
     Raises:
-        ValueError: if the stream has two copies of a stage, while torch's engine has one; or if a stage reads a stage
-            other than the previous one, while torch's stages are a chain.
+        ValueError: if the stream has two copies of a stage, while torch's engine supports one; or if a stage
+            reads a stage other than the previous one, while torch's stages are a chain.
     """
     if stream.reads:
         raise ValueError(

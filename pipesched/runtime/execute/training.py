@@ -56,8 +56,8 @@ Engine = tuple[Step, list[list[list[float]]]]
 @dataclass
 class Local:
     """The state of one rank. modules: the module of each (route, stage). history: the versions of each stage's weights
-    that STEPs inside the order made in this training step. counted: returns, for each stage, the most weight versions
-    so far that had storage of their own.
+    that STEPs inside the order made in this training step. counted: returns, for each stage, the largest number of
+    weight versions stored at a time.
     """
 
     job: Job

@@ -65,7 +65,7 @@ OTHERS = Transport(tagged=False, host=False)  # also correct on a backend with t
 
 @dataclass(eq=False, slots=True)
 class _Posted:
-    """A message in transit; its tensors live as long as the handles. left: a lock held until the message has left."""
+    """A message in transit; its tensors live as long as the handles. left: a lock released when the send ends."""
 
     tensors: tuple[Tensor, ...]
     works: list[dist.Work]

@@ -24,8 +24,8 @@ Leaves = dict[str, Tensor]
 class Weights:
     """The weights of a stage in a stream with `versions`.
 
-    batch: the number of the STEP that takes each microbatch. most: the most versions so far that had storage of their
-    own.
+    batch: for each microbatch, the index of the STEP that uses its gradient. most: the largest number of versions
+    stored at a time so far.
     """
 
     def __init__(self, module: nn.Module, rule: str, batch: Mapping[int, int]) -> None:
@@ -99,7 +99,7 @@ class Weights:
 
 
 def batches(instructions: Sequence[Instruction], stage: int) -> dict[int, int]:
-    """Return the number of the STEP that takes each microbatch of a stage, from the list of its rank."""
+    """Return, for each microbatch of a stage, the index of the STEP that uses its gradient, from its rank's list."""
     found: dict[int, int] = {}
     made = 0
     for x in (part for whole in instructions for part in whole.parts or (whole,)):

@@ -1,7 +1,7 @@
 """Compares a measured run with its plan: the time for a cost of 1, and the deviations from the plan.
 
     plan   F0 F1 ·  B0 B1          late(op)  = start in the run - start in the plan
-    run    F0 F1 ·· B0- B1         ratio     = work in the run / cost, over a kind, or a kind of one stage
+    run    F0 F1 ·· B0- B1         ratio     = work in the run / cost, for a kind, or for a kind on one stage
 
 The unit is chosen so that the work of the whole run, in medians over its steps, equals the cost of the whole plan: an
 operation is then late because of the order and of waiting, not because the machine is slow. One step is compared with

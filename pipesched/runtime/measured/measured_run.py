@@ -11,7 +11,7 @@ the work, an operation starts no earlier than its input is made: time spent wait
 as work, and only operations with an input that was made before they began show their work without the wait.
 
     F, I, W, B   the work of an operation            FB   of a pair F + B
-    C            from the end of a message's producer to its arrival, if its receiver was waiting
+    C            from the end of a message's producer to the arrival of the message, if its receiver was waiting
 
 A cost is the median over steps and microbatches, without warm-up and outliers. Warm-up is the first of several steps;
 with one step, it is the first operation of each kind and stage, if two more remain; messages have no warm-up. Outliers

@@ -242,7 +242,7 @@ def together(records: Sequence[Record]) -> Measured:
 
 
 def _slots(records: Sequence[Record]) -> dict[Slot, list[Record]]:
-    """Return the times of every slot, in order."""
+    """Return the records of every slot, in order of time."""
     slots: dict[Slot, list[Record]] = defaultdict(list)
     owner: dict[Entry, tuple[int, Slot]] = {}
     for record in sorted(records, key=lambda record: (record.begin, record.end, record.rank)):

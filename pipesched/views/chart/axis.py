@@ -38,7 +38,7 @@ class Viewport:
         begin = 0 if self.begin is None else int(self.begin * chart.scale // 1)
         end = chart.times.makespan if self.end is None else ceil(self.end * chart.scale)
         if max(begin, end) > _FARTHEST:
-            raise fail(Code.USAGE, f"{chart.said(max(begin, end))} is too far to draw: its times exceed 64 bits")
+            raise fail(Code.USAGE, f"{chart.said(max(begin, end))} is too far to draw: ticks exceed 64 bits")
         if end > begin or (self.begin, self.end) == (None, None):
             return begin, max(end, begin + 1)
         there = f"the makespan is {chart.unit.text(chart.makespan)}"
@@ -59,7 +59,7 @@ class Axis:
     unit: int
 
     def fine(self, ticks: Ints) -> Ints:
-        """Return exact distances from the first column, clipped to the interval; a column is `whole` wide."""
+        """Return the exact distance of each time from the first column, clipped; a column is `whole` wide."""
         return np.asarray((np.clip(ticks, self.begin, self.end) - self.begin) * self.step.denominator)
 
     @property

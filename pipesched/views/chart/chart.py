@@ -91,7 +91,7 @@ class Chart(Record):
         return shortest(self.times.end - self.times.start)
 
     def time(self, ticks: int) -> Fraction:
-        """Return the ticks in the user's unit."""
+        """Convert ticks to the user's unit."""
         return Fraction(int(ticks), self.scale)
 
     @property

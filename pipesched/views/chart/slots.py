@@ -45,7 +45,8 @@ def phases(chart: Chart, rank: int) -> tuple[int, ...]:
 
 
 def steps(chart: Chart, rank: int) -> tuple[Ints, Ints]:
-    """Return the times in ticks at which a rank's memory changes, and 0, and the memory from then on in `memory.part`.
+    """Return the times at which a rank's memory changes, in ticks from 0 on, and its memory after each, in
+    `memory.part`.
 
     Only operations that run count. If several steps share an instant, the last one counts.
     """
