@@ -135,7 +135,7 @@ def table() -> str:
     return "\n".join(
         [
             *("| | every size with | proved | seconds |", "|---|---|---|---|", *rows, ""),
-            "These properties are not settled for every p at once; the last column gives the step at which the proof fails:",
+            "These properties are not settled for every p at once; the last column states the reason:",
             *("", "| | every size with | property | reason |", "|---|---|---|---|", *open, ""),
             "`prove` refuses these files, for the given reasons:",
             *("", "| | line and reason |", "|---|---|", *refused),
