@@ -52,14 +52,15 @@ def most_stages(max_ops: int) -> int:
 
 
 class Placement(Record):
-    """The rank that runs a stage for a microbatch.
+    """The rank that runs each stage for each microbatch.
 
-    rank_of: a rank, or -1 if the file gives none; shape (routes, stages). route_of: a route; shape (microbatches,).
-    ranks: the number of ranks. frozen: the stages that are not trained, ascending. reads: for stages that do not read
-    exactly the previous stage, the stages that they read, the nearest first; -1 is the input of the model. slices: the
-    number of consecutive microbatches that are the slices of one sequence. left_out: a stage of rank -1 is omitted on
-    that route, and its reader takes its inputs instead. shared: where the file places single microbatches, the chunks
-    that each route shares with others: in a program, stages with the same rank and number are one chunk.
+    rank_of: the rank of each route's copy of each stage, or -1; shape (routes, stages). route_of: the route of each
+    microbatch; shape (microbatches,). ranks: the number of ranks. frozen: the stages that are not trained, ascending.
+    reads: for stages that do not read exactly the previous stage, the stages that they read, the nearest first; -1 is
+    the input of the model. slices: the number of consecutive microbatches that are the slices of one sequence.
+    left_out: whether a stage of rank -1 is skipped on that route, so that its reader takes its inputs instead. shared:
+    if the file places single microbatches, a number for each route: on a rank, copies of a stage whose routes have the
+    same number are one chunk.
     """
 
     rank_of: Column
@@ -143,7 +144,7 @@ class Placement(Record):
 
     @cached_property
     def wanted(self) -> Column:
-        """The kind that makes the needed part of a kind's results at a stage, or -1; shape (computes, stages)."""
+        """For each kind and stage, the kind that makes only the needed results, or -1; shape (computes, stages)."""
         kinds = np.full((len(COMPUTES), self.stages), -1, dtype=np.int8)
         alike, at = np.unique(np.stack([self.wants[x] for x in Result]), axis=1, return_inverse=True)
         for number, wants in enumerate(alike.T):

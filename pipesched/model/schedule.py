@@ -60,8 +60,8 @@ class Schedule(RankLists):
     """A compute order.
 
     op, stage, microbatch, second: one entry per operation; start: int64, shape (ranks + 1,). title: its display name,
-    if not `name`. program: its messages, if it was read from a file that has them, or None. steps: None if the weights
-    change only after all operations.
+    if it differs from `name`. program: its messages, if it was read from a file that has them, or None. steps: None if
+    the weights change only after all operations.
     """
 
     name: str
@@ -162,7 +162,7 @@ class Schedule(RankLists):
 class Program(RankLists):
     """Instruction lists, one entry per instruction; -1 if a column has no meaning (see `Instruction`).
 
-    start: int64, shape (ranks + 1,). clock: a claimed global instant for each instruction, or None; its users check it
+    start: int64, shape (ranks + 1,). clock: a claimed global time of each instruction, or None; its users check it
     (`analysis.termination`). other: the stage at the other end of each message, or None if every stage reads the
     previous stage. rule: as in `Steps`; each STEP has its stage.
     """

@@ -34,7 +34,7 @@ from pipesched.support.source import Source
 AnyOrder: TypeAlias = Schedule | Program
 
 ROUTES = 64
-"""Limit on the routes with which a microbatch of unknown ranks is compared."""
+"""Limit on the routes with which a microbatch is compared if some of its ranks are unknown."""
 
 
 def number(digits: str) -> int:
@@ -82,13 +82,13 @@ class Rows(Record):
     def placed(self) -> Ints:
         """The entries that determine the rank of a stage, in order of precedence.
 
-        Forwards come first, then other computes, then messages; each in the order of the file.
+        Forwards come first, then other compute operations, then messages; each in the order of the file.
         """
         forward, compute = makes(self.op, Result.ACTIVATION), computes(self.op)
         return np.concatenate([np.flatnonzero(x) for x in (forward, compute & ~forward, self.messages)])
 
     def order(self, file: str, placement: Placement, peer: Column, group: Column, communicator: Column) -> AnyOrder:
-        """Return the schedule, or the program if there is more than computes."""
+        """Return a schedule, or a program if there are instructions other than compute operations."""
         name = PurePath(file).stem
         lists = {name: getattr(self, name) for name in ("op", "stage", "microbatch", "second", "start", "origin")}
         if self.compute_only:
@@ -99,7 +99,7 @@ class Rows(Record):
 def rows_of(
     source: Source, ranks: Sequence[Column], pattern: re.Pattern[str], within: Callable[[int], tuple[int, int]]
 ) -> tuple[Rows, Sequence[Column]]:
-    """Return the words of all ranks as columns: op, place, stage and microbatch in one table, and the rest."""
+    """Return the operations of all ranks as `Rows`, and their other columns."""
     start = np.cumsum([0] + [each.shape[1] for each in ranks], dtype=np.int64)
     op, place, stage, microbatch, *others = np.concatenate(ranks, axis=1)
     origin = TextOrigin(source, start, pattern, within)
@@ -107,7 +107,9 @@ def rows_of(
 
 
 def rank_table(shape: tuple[int, int], claims: Iterable[tuple[Column, Column, Column]]) -> Column:
-    """Return rank[stage, microbatch] as int32, -1 if unknown; the first entry (stages, microbatches, ranks) counts."""
+    """Return rank[stage, microbatch] as int32, -1 if unknown. claims: stages, microbatches and ranks; the first one
+    counts.
+    """
     table = np.full(shape[0] * shape[1], -1, dtype=np.int32)
     for stage, microbatch, rank in claims:
         inside = (stage >= 0) & (stage < shape[0]) & (microbatch >= 0) & (microbatch < shape[1])
@@ -239,14 +241,14 @@ def first(column: Column, value: int) -> int:
 def require_agreement(
     name: str, order: AnyOrder, given: Mapping[str, object], placement: Sequence[int] | None = None
 ) -> None:
-    """Raise PipeschedError (PS803) if the order's sizes or placement differ from those given."""
+    """Raise PipeschedError (PS803) if the order's sizes or placement differ from the given ones."""
     found = [*_other_sizes(name, order, given), *([] if placement is None else _misplaced(order, placement))]
     if found:
         raise PipeschedError(found)
 
 
 def _other_sizes(name: str, order: AnyOrder, given: Mapping[str, object]) -> Iterator[Diagnostic]:
-    """Yield a finding for each option whose size differs from that of the order."""
+    """Yield a finding for each option whose size differs from the order's."""
     for option, (what, many) in SIZES.items():
         here = getattr(order, many)
         if given.get(option) not in (None, here):
@@ -261,7 +263,7 @@ def _other_sizes(name: str, order: AnyOrder, given: Mapping[str, object]) -> Ite
 
 
 def _misplaced(order: AnyOrder, placement: Sequence[int]) -> Iterator[Diagnostic]:
-    """Yield a finding at the first compute of each stage that is not on the given rank."""
+    """Yield a finding at the first operation of each stage that is not on the given rank."""
     if len(placement) != order.stages:
         yield Diagnostic(
             Code.FILE_DISAGREES,

@@ -47,12 +47,13 @@ from pipesched.support.source import Source
 
 
 def read(source: Source, given: Mapping[str, object] | None = None, most_ranks: int = RANKS) -> AnyOrder:
-    """Return the schedule, or the program if the file contains more than computes. Its placement is inferred.
+    """Return a schedule, or a program if the file contains instructions other than compute operations. The placement is
+    inferred.
 
     given (`rows.SIZES`): sizes with which the file must agree. Raises PipeschedError: PS801: a word is not an
     operation; PS304: a number is out of bounds; PS104: the file has no operations; PS803: it disagrees with given
-    sizes; PS210: it has more ranks than `most_ranks`. Fragments can be read: the rank that a message names is the rank
-    of the stage at the message's other end.
+    sizes; PS210: it has more ranks than `most_ranks`. A fragment of a program can be read too: the rank that a message
+    names is the rank of the stage at its other end.
     """
     notation, columns, reach = Notation(_DEFAULTS, _meaning), list[Column](), list[tuple[int, int]]()
     problems, turn = list[Diagnostic](), 0
@@ -93,7 +94,7 @@ def _lines(source: Source) -> Iterator[tuple[int, str]]:
 
 
 def _head(text: str, turn: int) -> tuple[int, int, list[tuple[int, int, Bad]]]:
-    """Return where a line's head ends (0 without a head), the rank of the next line, and the errors in the head."""
+    """Return the offset of the end of a line's head, 0 without one; the rank of the next line; and errors in the head."""
     head = _HEAD.match(text)
     if head is None:
         missing = Bad("a line must begin with its rank", f"begin it with rank {turn}: and operations such as F0.0")

@@ -43,7 +43,7 @@ WORDS: Mapping[Op, str] = {
 
 
 def write(order: Schedule | Program) -> str:
-    """Return the compute order, or every instruction, one line per rank."""
+    """Return the text of a compute order, or of a program with every instruction, one line per rank."""
     return "".join(lines(order))
 
 

@@ -1,4 +1,4 @@
-"""The kinds of order: recognized by their first line, and loaded as schedules."""
+"""Recognizes kinds of order by their first line, and loads them as schedules."""
 
 from __future__ import annotations
 

@@ -43,9 +43,9 @@ _BETWEEN = "      "
 def read(source: Source, given: Mapping[str, int] | None = None) -> tuple[Program, dict[str, int]]:
     """Return the program of a stream, and its parameters.
 
-    given: parameters with which the file must agree; p and m may always be given. Raises PipeschedError: PS811: not a
-    stream; PS812: another version; PS813: a wrong fingerprint; PS304: a number is out of bounds; PS803: the file
-    disagrees with parameters; PS843: it exceeds the budget.
+    given: parameters with which the file must agree; p and m may always be given. Raises PipeschedError: PS811: the
+    text is not a stream; PS812: its version is not supported; PS813: its fingerprint is wrong; PS304: a number is out
+    of bounds; PS803: the file disagrees with `given`; PS843: reading exceeds the budget.
     """
     with budgeted(source):
         found = _as_written(source) or _columns(dumps(stream_strict.right(source)))
@@ -79,13 +79,13 @@ def _meaning(shape: str) -> list[Entry] | None:
 
 
 def _as_written(source: Source) -> tuple[Program, Stream] | None:
-    """Return the program of text that is exactly as we write it, with the part before its ranks."""
+    """Return the program and the header of text that is exactly as we write it, or None."""
     found = _columns(source.text)
     return found if found is not None and _same(source.text, *found) else None
 
 
 def _columns(text: str) -> tuple[Program, Stream] | None:
-    """Return the program of text in our layout, with the part before its ranks.
+    """Return the program and the header of text in our layout.
 
     The result is None if the text is laid out differently. `_same` checks whether it is correct.
     """
@@ -121,7 +121,7 @@ def _blocks(text: str) -> Iterator[str]:
 
 
 def _same(text: str, program: Program, head: Stream) -> bool:
-    """Write the program again and compare it with the text, including the fingerprint."""
+    """Return True if writing the program again yields the same text, including the fingerprint."""
     placement = program.placement
     inside = (program.microbatch < placement.microbatches) & (program.stage < placement.stages)
     if not bool(np.all(inside & (program.peer < program.ranks))) or int(placement.rank_of.max()) >= program.ranks:

@@ -25,8 +25,8 @@ from pipesched.support.source import Source
 def right(source: Source) -> Stream:
     """Parse the text of a stream.
 
-    Raises PipeschedError: PS811: not a stream; PS812: another version; PS813: a wrong fingerprint; PS304: a number is
-    out of bounds.
+    Raises PipeschedError: PS811: the text is not a stream; PS812: its version is not supported; PS813: its fingerprint
+    is wrong; PS304: a number is out of bounds.
     """
     try:
         json_of(source.text)  # its errors have places, and a budget
@@ -147,12 +147,12 @@ _decode = json.JSONDecoder(object_pairs_hook=lambda pairs: None).raw_decode
 
 
 def _end(text: str, at: int) -> int:
-    """Return the end of the value that begins here."""
+    """Return the end of the value that begins at `at`."""
     return int(_decode(text, at)[1])
 
 
 def _inside(text: str, at: int) -> Iterator[tuple[str | int, int]]:
-    """Yield the key or the index of each entry of the object or list that begins here, and its offset.
+    """Yield the key or the index of each entry of the object or list that begins at `at`, and its offset.
 
     Values are decoded only to find the next one.
     """

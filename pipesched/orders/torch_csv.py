@@ -215,7 +215,7 @@ def notation(version: TorchVersion) -> Notation:
 
 
 def pieces(order: AnyOrder) -> Iterator[str]:
-    """Yield the rows, rank by rank. A program with SYNC and STEP, which torch lacks, is lowered first."""
+    """Yield the rows, rank by rank. A program with SYNC or STEP, which torch lacks, must be lowered first."""
     for begin, end in pairwise(order.start.tolist()):
         op, stage, microbatch, second = (x[begin:end] for x in (order.op, order.stage, order.microbatch, order.second))
         part = numbered.parts(op, second)

@@ -100,7 +100,7 @@ class Notation(dict[bytes, int]):
 class TextOrigin:
     """Finds the text of an operation, on demand: the match of a pattern, counted within its rank.
 
-    start: the first operation of each rank. within: begin and end of the text of a rank.
+    start: the first operation of each rank. within: returns the start and end offsets of a rank's text.
     """
 
     def __init__(

@@ -109,7 +109,7 @@ def _differing(given: object, derived: object, place: str) -> tuple[str, str] | 
 
 @dataclass(eq=False)
 class Checker:
-    """Derives the entries of a certificate again. keeps: whether the inclusions are kept with their sets."""
+    """Derives the entries of a certificate again. keeps: whether each inclusion is stored with its sets."""
 
     certificate: Certificate
     keeps: bool = False
@@ -124,7 +124,7 @@ class Checker:
 
     @property
     def file(self) -> ast.File:
-        """The schedule."""
+        """The syntax tree of the schedule."""
         return self._checked.file
 
     @cached_property

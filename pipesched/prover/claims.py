@@ -89,7 +89,7 @@ class Proof:
                     yield error.size
 
     def generators(self) -> list[list[dict[str, int]]]:
-        """Return the generators of the costs of each cone."""
+        """Return, for each cone of costs, its generators."""
         return [cone.generators for _, cones, _ in self._parts() for cone in cones]
 
     @cached_property
@@ -119,7 +119,7 @@ class Proof:
 
     @cached_property
     def _summed(self) -> list[str]:
-        """The overlap pairs whose cost no claim can name; a proof takes the sum of the costs of both parts."""
+        """The overlap pairs whose cost no claim can name; a proof uses the sum of the costs of both parts."""
         if ast.names_in(self._node).isdisjoint(_TIMES):
             return []
         kinds = self.question.settled(lambda: self.question.timeline.kinds)
@@ -248,7 +248,7 @@ def _quotient(node: ast.Binary) -> ast.Binary:
 
 
 def _kept(part: Part, names: Sequence[str]) -> list[Form]:
-    """Return the conditions on only these costs; raise Unsettled if a condition also involves other costs."""
+    """Return the conditions that involve only these costs; raise Unsettled if one also involves other costs."""
     own = {*names} - {UNIT}
     found = [form for form in part.named if not form.keys().isdisjoint(own)]
     if any(not form.keys() <= {*names} for form in found):
@@ -268,7 +268,7 @@ def _variables(question: Question) -> list[str]:
 
 
 def _sides(node: ast.Binary) -> tuple[list[ast.Expression], list[ast.Expression]]:
-    """Return the two sides of a claim, and the two sizes if it compares quotients: ``a / b == c / d``."""
+    """Return the sides of a claim; for quotients ``a / b == c / d`` return a and b, and the two sizes c and d."""
     match node:
         case ast.Binary(
             operator="==",
@@ -374,7 +374,7 @@ class _Part:
         return [length.sub(self._work(costs)) for length, costs in zip(whole, self.generators, strict=True)]
 
     def _claimed(self) -> PwAff | None:
-        """Return the formula that the claim gives for the peak of every rank or of all ranks; None for none."""
+        """Return the formula that the claim gives for the peak of every rank or of all ranks, or None."""
         node, facts = self.node, self.facts
         facts.of_all = isinstance(node.left, ast.Name) and node.left.id == "peak"
         known = facts.of_all or (isinstance(node.left, ast.Call) and node.left.function.id == "peak")
@@ -407,7 +407,7 @@ class _Part:
         raise Unsettled("peak: the number of stages is not a multiple of the number of ranks")
 
     def _figure(self, of: Sequence[PwAff], at: int) -> Figure:
-        """Return a figure at one generator, by its name in claims."""
+        """Return a figure at one generator as claims name it: of a given rank, and the largest over ranks."""
         r = self.facts.space.named("r")
         ranks = self.question.model.ranks
 

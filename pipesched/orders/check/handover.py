@@ -54,7 +54,7 @@ def check_handover(subject: Subject) -> Iterator[Diagnostic]:
 
 
 def _unreceived(program: Program, schedule: Schedule, op: Op, found: list[tuple[int, ...]]) -> Iterator[Diagnostic]:
-    """Yield operations whose input is missing, each with the operation that produces it, and the positions of both."""
+    """Yield PS308. found: an operation whose input is missing, its producer, its instruction, and a late receive."""
     for (user, producer, runs, received), more in limited(found):
         compute, made = schedule[user], schedule[producer]
         other = -1 if made.stage == compute.stage + op.kind.of else made.stage
@@ -70,7 +70,7 @@ def _unreceived(program: Program, schedule: Schedule, op: Op, found: list[tuple[
 
 
 def _unproduced(program: Program, found: list[tuple[int, ...]]) -> Iterator[Diagnostic]:
-    """Yield sends before their value is computed, each with the place of the compute."""
+    """Yield PS309. found: a send that precedes the computation of its value, and the instruction that computes it."""
     for (send, computed), more in limited(found):
         yield Diagnostic(
             OrdersCode.NOT_PRODUCED,
