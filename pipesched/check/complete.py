@@ -170,7 +170,7 @@ def _missing(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnos
                 notes(why, more),
                 f"add the {op.name} of stage {stage}, microbatch {microbatches[0]}{where and ','}{where}"
                 + (" and the others" if len(microbatches) > 1 else "")
-                + (", or name the stage frozen" if never else ""),
+                + (", or declare the stage frozen" if never else ""),
             )
 
 

@@ -56,7 +56,7 @@ def entry(name: str, entries: Sequence[int], index: Number) -> int:
     if index.denominator != 1 or not 0 <= index < len(entries):
         message = f"`{name}` has no entry {index}: it has {len(entries)} entries, counted from 0"
         help = f"its entries are {name}[0] to {name}[{len(entries) - 1}]"
-        raise Halt(Code.ENTRY, message, "asks for this entry", help)
+        raise Halt(Code.ENTRY, message, "reads this entry", help)
     return entries[int(index)]
 
 

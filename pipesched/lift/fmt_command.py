@@ -30,7 +30,7 @@ OPTIONS = (
 @click.argument("files", type=flags.target, nargs=-1, required=True, metavar="FILES...")
 @flags.options("fmt")
 def fmt(files: tuple[str, ...], *, check: bool, diff: bool, **given: object) -> int:
-    """Rewrite .ps files in their canonical form; comments stay. - reads stdin and writes stdout."""
+    """Rewrite .ps files in their canonical form; comments are kept. - reads stdin and writes stdout."""
     results = [_format(target) for target in files]
     changed = [result.name for result in results if result.changed]
     found = [diagnostic for result in results for diagnostic in result.diagnostics]

@@ -14,7 +14,7 @@ ROWS = (
     ),
     Target(
         "ps",
-        "the computes as a .ps file with loops, even for an order with errors",
+        "the compute operations as a .ps file with loops, even for an order with errors",
         ".ps",
         Lazy("lift.writer:LANGUAGE"),
         messages=False,

@@ -118,10 +118,10 @@ class Placement(Record):
         return f"stage {stage} reads {' and '.join(named)}"
 
     def neighbours(self, of: int) -> tuple[Ints, Ints, Ints]:
-        """Return the stages from which each stage takes a result: the nearest, -1 if there is none; the others, for all
-        stages; and where each stage's others begin, shape (stages + 1,).
+        """Return the stages from which each stage takes a result: the nearest one, -1 if there is none; the others, of
+        all stages in turn; and the index where each stage's others begin, shape (stages + 1,).
 
-        of: as in the table of kinds: which stages are meant, those it reads, the stage itself, or those that read it.
+        of: BEFORE for the stages that a stage reads, SAME for the stage itself, BEHIND for those that read it.
         """
         if of == SAME or self.chain:
             nearest = np.arange(of, self.stages + of)

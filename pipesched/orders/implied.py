@@ -191,7 +191,7 @@ def table_of(rows: Rows) -> Column:
     if not len(placed):
         raise fail(
             Code.EMPTY,
-            "the file contains neither computes nor messages",
+            "the file contains neither compute operations nor messages",
             there(rows.origin, 0, "none of the operations belongs to a stage"),
             help="write one row per rank and one cell per action, as in 0F0,0F1,0B0,0B1",
         )

@@ -94,7 +94,7 @@ def _lines(source: Source) -> Iterator[tuple[int, str]]:
 
 
 def _head(text: str, turn: int) -> tuple[int, int, list[tuple[int, int, Bad]]]:
-    """Return the offset of the end of a line's head, 0 without one; the rank of the next line; and errors in the head."""
+    """Return the offset where a line's head ends, 0 without one; the rank of the next line; and errors in the head."""
     head = _HEAD.match(text)
     if head is None:
         missing = Bad("a line must begin with its rank", f"begin it with rank {turn}: and operations such as F0.0")

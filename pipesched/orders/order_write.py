@@ -79,7 +79,7 @@ class Words(Writer):
         """Raise PipeschedError (PS814) if the stages do not form a chain: no word can name their messages."""
         if self.messages and not schedule.placement.chain:
             message = f"the order notation cannot name the messages, since {schedule.placement.skip}"
-            raise fail(Code.TARGET, message, help="omit the messages: `--target order` writes the computes")
+            raise fail(Code.TARGET, message, help="omit the messages: `--target order` writes only compute operations")
 
     def pieces(self, order: Schedule | Program, head: Head) -> Iterator[str]:
         return lines(order)

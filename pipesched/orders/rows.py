@@ -48,7 +48,7 @@ ROWS: tuple[Row, ...] = (
         place=60,
     ),
     Check(
-        "copies of a stage are summed, and every rank steps once, with complete gradients",
+        "the gradients of a stage's copies are summed, and every rank runs STEP once, with complete gradients",
         ("PS605", "PS606", "PS607"),
         Lazy("orders.check.step:check_step"),
         Needs.OWN,
@@ -74,7 +74,7 @@ ROWS: tuple[Row, ...] = (
     TORCH_CSV,
     Target(
         "order",
-        "the computes of every rank, as words; also for an order with errors",
+        "the compute operations of every rank, as words; also for an order with errors",
         ".txt",
         Lazy("orders.order_write:ORDER"),
         messages=False,
@@ -83,7 +83,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Target(
         "program",
-        "computes with their sends, receives and reductions; also with errors",
+        "compute operations with their sends, receives and reductions; also with errors",
         ".txt",
         Lazy("orders.order_write:PROGRAM"),
         messages=True,

@@ -148,8 +148,8 @@ def _empty_cell(source: Source, rank: int, number: int) -> Diagnostic:
     at = min(offset + start, end - 1)  # the comma that ends it, or the comma before
     return Diagnostic(
         Code.EMPTY_CELL,
-        f"rank {rank}: cell {number + 1} is empty, but the file has actions other than computes",
-        (Label(source.span(at, at + 1), "torch allows empty cells only in files that contain only computes"),),
+        f"rank {rank}: cell {number + 1} is empty, but the file has actions other than compute operations",
+        (Label(source.span(at, at + 1), "torch allows empty cells only in files of compute operations"),),
         (),
         "remove empty cells, since a program has no time steps",
     )

@@ -12,11 +12,10 @@ if TYPE_CHECKING:
 
 
 def prove(target: Target, **parameters: Parameter) -> Theorems:
-    """Prove the properties and claims of a .ps file for every p, every m and all costs. Parameters that are given are
-    fixed.
+    """Prove the properties and claims of a .ps file for every p, every m and all costs. Given parameters are fixed.
 
     Raises:
-        PipeschedError: the target is not a .ps file, or is wrong at every size; PS225; PS820 if islpy is not installed.
+        PipeschedError: the target is not a .ps file, or is wrong at every size; PS225; PS820: islpy is not installed.
     """
     _, sizes = keywords.read("prove", locals())
     from pipesched.prover import prove as verb

@@ -55,12 +55,12 @@ def certified(theorems: Theorems) -> Theorems:
 
 
 def check(certificate: Certificate, *, keeps: bool = False) -> tuple[Theorems, list[Shown]]:
-    """Return the theorems of a certificate, and the decided inclusions. keeps: whether to keep the sets of the
-    inclusions.
+    """Return the theorems of a certificate, and the decided inclusions. keeps: whether each inclusion is stored with
+    its sets.
 
     Raises:
-        PipeschedError: PS720 if the certificate is damaged; PS721 if an entry does not follow; PS820 if islpy is not
-            installed.
+        PipeschedError: PS720: the certificate is damaged; PS721: an entry does not follow; PS820: islpy is not
+        installed.
     """
     isl()
     checker = Checker(certificate, keeps)

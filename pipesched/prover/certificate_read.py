@@ -39,7 +39,7 @@ def read(source: Source) -> Certificate:
     """Read a certificate without trusting its entries.
 
     Raises:
-        PipeschedError: PS720 if the certificate is damaged; PS843 if reading it exceeds the budget.
+        PipeschedError: PS720: the certificate is damaged; PS843: reading it exceeds the budget.
     """
     try:
         with budgeted(source):
@@ -64,7 +64,7 @@ def part(name: str, of: Mapping[str, object], key: str, kind: type[Kind], before
     """Return an entry of the given type.
 
     Raises:
-        PipeschedError: PS720 if there is no such entry.
+        PipeschedError: PS720: there is no such entry.
     """
     value = of.get(key)
     if type(value) is not kind:

@@ -214,7 +214,7 @@ class Number:
         return self._stepped(lambda _: self.space.constant(1))
 
     def _stepped(self, step: Callable[[int], PwAff]) -> PwAff:
-        """Return the sum of the steps up to ``last // p``, by cases of the last digit."""
+        """Return ``k * step(k)``, where k is ``last // p``, with a case for each k."""
         carries = self.carries
         if self.last.n_piece() * len(carries) > PIECES:
             raise TooHard

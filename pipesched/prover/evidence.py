@@ -31,9 +31,10 @@ class Shown:
 
 @dataclass(eq=False)
 class Evidence:
-    """The guesses and inclusions for the questions on one file. known: the guesses of a certificate; None makes them.
+    """The guesses and inclusions for the questions on one file. known: the guesses of a certificate, or None to make
+    guesses.
 
-    where: the sizes of a restricted question, as text. keeps: True to keep inclusions with their sets.
+    where: the sizes of a restricted question, as text. keeps: whether each inclusion is stored with its sets.
     """
 
     known: Mapping[str, object] | None = None
@@ -56,7 +57,7 @@ class Evidence:
         """Return a guess at an expression; None if there is no guess.
 
         Raises:
-            Damaged: if the certificate has no guess in this form.
+            Damaged: the certificate's guess is not an expression.
         """
         name = self._named(of)
         if self.known is None:
@@ -73,7 +74,7 @@ class Evidence:
         """Return True if one set is within another set, and record the inclusion.
 
         Raises:
-            TooHard: if the question takes too much memory.
+            TooHard: the question takes too many steps or too much memory.
         """
         spend(1)
         if not left.is_subset(right):

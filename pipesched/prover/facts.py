@@ -196,7 +196,7 @@ class Facts:
             return self.claimed, False
 
     def _held(self, generators: Sequence[Costs]) -> list[dict[str, Value]]:
-        """Return the memory held at each F and R, by statement, at each generator."""
+        """Return, for each generator, the memory held at each F and R, by statement."""
         rel, one = self.rel, self.rel.space.number(1)
         taking, freeing = self._of("F"), self._of("BW")
         if self._of("R"):

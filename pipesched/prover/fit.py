@@ -66,7 +66,7 @@ def through(columns: Ints, values: Ints) -> Weights | None:
 
 
 def _likely(columns: Ints, values: Ints, sides: Bools) -> Bools:
-    """Mark the sets of points on which an affine function, fitted to a few of them, almost takes the values."""
+    """Return a mask of the sets `sides` on which a function fitted to a few points almost takes the values."""
     found: Bools = np.asarray(sides.any(axis=1))
     some = _SOME * columns.shape[1]
     if not found.any():
@@ -111,7 +111,7 @@ def guards(columns: Ints, terms: Sequence[Sequence[int]]) -> list[Guard]:
 def cases(columns: Ints, values: Ints, known: Sequence[Guard], most: int = CASES) -> list[Case] | None:
     """Return a piecewise function through all points, or None if it would need too many cases with these guards. The
     search begins either with the guards that most points satisfy or with simple guards; of the two results, the
-    function with fewer names is chosen.
+    function with fewer nonzero weights is chosen.
     """
     found = _cases(columns, values, known, most)
     if found is None or len(found) <= 2:

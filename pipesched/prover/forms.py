@@ -41,7 +41,7 @@ class Part:
 
     @property
     def named(self) -> list[Form]:
-        """The forms by name."""
+        """The forms, each as a mapping from the names of costs to their weights."""
         return [dict(form) for form in self.forms]
 
 
@@ -274,7 +274,7 @@ def degrees(node: ast.Expression, facts: Mapping[str, int]) -> set[int]:
 
 
 def _terms(node: ast.Expression, facts: Mapping[str, int]) -> Sequence[ast.Expression]:
-    """Return the parts of an expression that must have its degree; none if it has no parts."""
+    """Return the parts of an expression that must all have the same degree; empty if there are none."""
     match node:
         case ast.Call(function=ast.Name(id="min" | "max" | "abs")) if not _speaks(node, facts):
             return node.arguments

@@ -33,7 +33,7 @@ def constraints(of: Set, parameters: int) -> Iterator[tuple[int, ...]]:
 
 @dataclass(eq=False)
 class Guesses:
-    """Guesses values at the points of a statement. rows: per point, 1, the sizes, the coordinates and the floors."""
+    """Guesses values at the points of a statement. rows: for each point, 1, its size, its coordinates and floors."""
 
     space: Space
     rows: Ints
@@ -128,7 +128,7 @@ class Guesses:
                         yield Guard(tuple(weights), place >= k)
 
     def _terms(self, width: int) -> list[tuple[int, ...]]:
-        """Return the terms that guards compare: 0, the loops, r, and the distances of r and of 1 from p and m."""
+        """Return the terms that guards compare: 0, r, the loop variables, p - r, the sizes, and some halves."""
         names = (*self.space.parameters, *self.space.dims)
         unit = {name: tuple(int(k == at) for k in range(width)) for at, name in enumerate(names, 1)}
         zero = (0,) * width
@@ -162,7 +162,7 @@ def _sum(first: tuple[int, ...], second: tuple[int, ...], sign: int) -> tuple[in
 
 
 def thresholds(sample: Sample) -> list[tuple[int, ...]]:
-    """Return the guards at which statements begin and stop to run, including those on the sizes and ranks at which they
+    """Return the guards at which statements begin or stop running, including those on the sizes and ranks at which they
     run.
     """
     model = sample.model

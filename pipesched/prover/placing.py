@@ -37,7 +37,7 @@ Names = Callable[[Space, Set | None], Scope]
 
 @dataclass(frozen=True)
 class Ends:
-    """The microbatches of a route. bound: for a family of routes, the variable's name and the index of this member."""
+    """The microbatches of a route. bound: for a family of routes, its variable with the number of the member."""
 
     low: ast.Expression
     high: ast.Expression
@@ -81,8 +81,8 @@ def _lines(file: ast.File, names: Names, space: Space) -> Iterator[Line]:
 
 
 def placing(file: ast.File, names: Names, space: Space, wide: Space) -> Placing:
-    """Return the placement of a file. names: the scope of the file's top level in a space. space: the space of stages
-    as expressions; wide: the space of stages as values.
+    """Return the placement of a file. names: returns the scope of the file's top level in a space. space: the space of
+    stages as expressions; wide: the space of stages as values.
 
     Raises:
         NotAffine: the placement is not affine.
@@ -174,7 +174,7 @@ def _require_routes(home: list[Map], ends: list[Ends | None], file: ast.File, sc
     whole = scope.context
     for each in ends:
         if each is None:
-            raise NotAffine(at, "a route does not say which microbatches it takes")
+            raise NotAffine(at, "the microbatches of a route are not given")
         low, high = map(scope.lifted, each.of(scope))
         if not whole.is_subset(low.eq_set(last).intersect(low.le_set(high))):
             raise NotAffine(at, "at some sizes the microbatches of the routes are not consecutive")

@@ -74,10 +74,10 @@ def spend(steps: int) -> None:
 
 @cache
 def isl() -> Any:
-    """Return the library.
+    """Return the module islpy.
 
     Raises:
-        PipeschedError: PS820 if islpy is not installed.
+        PipeschedError: PS820: islpy is not installed.
     """
     try:
         return import_module("islpy")

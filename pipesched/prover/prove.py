@@ -39,11 +39,11 @@ Asks: TypeAlias = "Callable[[Question, Callable[[Question], Any]], list[Any]]"
 
 
 def prove(source: Source, parameters: Mapping[str, Value]) -> Theorems:
-    """Prove the properties of a file. parameters: those that are given are fixed; p and m vary unless they are given.
+    """Prove the properties of a file. parameters: the fixed values; p and m vary unless they are given.
 
     Raises:
-        PipeschedError: the file is not a .ps file, or is wrong at every size; PS225 if the order has one size; PS820 if
-            islpy is not installed.
+        PipeschedError: the file is not a .ps file, or is wrong at every size; PS225: the order has only one size;
+        PS820: islpy is not installed.
     """
     isl()
     if reader_of(source).name != "ps":
@@ -125,9 +125,7 @@ class _Prover:
                 yield self._claim(number, at, claim, question, sound=sound)
 
     def _in_cases(self, question: Question) -> Asks:
-        """Return the way to ask a question: as a whole; for a given p also by cases of m; with many cases only by
-        cases.
-        """
+        """Return the function that asks a question: as a whole or, for a given p, by cases of m too, or only by cases."""
         if question is not self.question:
             return whole
         return in_cases if len(question.cases) > FEW else whole_or_cases
@@ -293,7 +291,7 @@ def proved(question: Question, number: int, claim: ast.Claim, asks: Asks) -> Fin
     """Return the outcome of a claim.
 
     Raises:
-        Unsettled: if it is not proved. NotAffine: if its condition has no supported form.
+        Unsettled: it is not proved. NotAffine: its condition does not have a supported form.
     """
 
     def ask(own: Question) -> tuple[Proof, list[Cone]]:

@@ -18,7 +18,7 @@ def prove(schedule: str, **given: object) -> int:
     """Prove the properties and claims of a .ps file for every p, every m and all costs.
 
     \b Each property (complete, no deadlock) and each claim is proved for a domain, refuted with the smallest size at
-    which it fails, or not settled. Parameters that are given are fixed.
+    which it fails, or not settled. Given parameters are fixed.
       pipesched prove 1f1b
       pipesched prove interleaved --p 4          every m at one p
     Properties that are not settled for all p together are tried at p = 2, 3 and 4. Needs islpy: pip install

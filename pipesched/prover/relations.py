@@ -59,7 +59,7 @@ class Relations:
 
     @cached_property
     def guesses(self) -> list[Guesses]:
-        """The guessed fits of values, by statement."""
+        """For each statement, the guesses of values at its points."""
         return of_statements(self.sample)
 
     def union(self, maps: Iterable[Map]) -> UnionMap:
@@ -167,7 +167,7 @@ class Relations:
     # Turns
 
     def turns(self, statements: Iterable[Statement]) -> Mapping[str, PwAff]:
-        """Return, for each instance of these statements, how many of their instances run before it on the rank.
+        """Map each of these statements to the number of their instances that run before its own on the rank.
 
         Raises:
             Unsettled: no guess is proved.
@@ -230,7 +230,7 @@ class Relations:
         return drain.domain.intersect(self.space.named(self.space.dims[1]).lt_set(missing))
 
     def _total(self, of: list[Statement], points: Set) -> PwAff:
-        """Return the number of instances on each rank, for the ranks of these points."""
+        """Return the number of instances of the statements on the rank of each point."""
         total = self.space.number(0)
         for last in parts(self.reached(self.valued(self.turns(of))).lexmax()) if of else ():
             rank = isl().Map.from_pw_aff(self.space.named("r").intersect_domain(points))
@@ -252,7 +252,7 @@ class Relations:
 
     @cached_property
     def keys(self) -> Mapping[str, Map]:
-        """The stages and microbatches of each statement, as ``S[...] -> [s, j]``.
+        """The stage and microbatch of each instance of each statement, as ``S[...] -> [s, j]``.
 
         Raises:
             Unsettled: the microbatch of an instance is not proved.
@@ -274,7 +274,9 @@ class Relations:
         return found
 
     def _grouped(self, kind: Callable[[Statement], str | None]) -> list[list[Statement]]:
-        """Return the statements by class and chunk. kind: returns the class of a statement, or None to leave it out."""
+        """Return the statements by class and chunk. kind: returns a statement's class, or None to leave the statement
+        out.
+        """
         found: dict[tuple[str, object], list[Statement]] = {}
         for x in self.statements:
             if (name := kind(x)) is not None:
@@ -332,8 +334,8 @@ class Relations:
 
 
 def _class(x: Statement) -> str | None:
-    """Return the class of statements that take turns: F, or I and B; None for kinds that take the oldest operation of
-    another kind.
+    """Return the class of statements that count their microbatches together: F, or G for I and B; None for kinds that
+    take the oldest operation of another kind.
     """
     return "G" if x.letter in "IB" else "F" if x.letter == "F" else None
 

@@ -16,8 +16,8 @@ Times = tuple[list[int], list[int]]
 
 @dataclass(eq=False)
 class Slot:
-    """A slot at one size. kind: the letter of its cost. inputs: the slots whose results it needs, and whether a message
-    is sent.
+    """A slot at one size. kind: the letter of its cost. inputs: the slots for which it waits, each with True if a
+    message carries its result.
     """
 
     first: Instance
@@ -79,7 +79,7 @@ class Replay:
 
     @cached_property
     def _reads(self) -> dict[tuple[int, ...], tuple[dict[int, list[int]], dict[int, list[int]]]]:
-        """The stages that each stage reads, and the stages that read it, by size."""
+        """For each size, the stages that each stage reads, and the stages that read it."""
         sample = self.sample
         found: dict[tuple[int, ...], tuple[dict[int, list[int]], dict[int, list[int]]]] = {}
         for size in sample.sizes:

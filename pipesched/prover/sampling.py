@@ -33,8 +33,8 @@ FEW_CHUNKS = 2  # of a rank, with which a sample may have more sizes
 
 @dataclass(eq=False)
 class Instance:
-    """An operation at one size. point: the point of its statement. position: its index in the list. key: its stage and
-    its microbatch.
+    """An operation at one size. point: the point of its statement. position: its place in the program, by which
+    instances are sorted. key: its stage and its microbatch.
 
     turn: the microbatch that it names or takes.
     """
@@ -106,7 +106,7 @@ class Sample:
         return [(int(low), int(high)) for low, high in of]
 
     def columns(self, statement: int) -> Ints:
-        """Return the points of a statement: 1, sizes, rank, loops, floors."""
+        """Return a row for each instance of a statement: 1, size, rank, loop variables, floors."""
         rows = [(1, *x.size, *x.point, *x.floors) for x in self.of(statement)]
         return np.array(rows, dtype=np.int64)
 

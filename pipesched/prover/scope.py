@@ -37,7 +37,7 @@ class Divides(NotAffine):
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure in a claim: A figure such as ``peak(r)`` for one rank, or ``peak``, the largest over all ranks."""
+    """A figure in a claim, such as ``peak(r)`` for one rank, or ``peak``, the largest over all ranks."""
 
     of_rank: Callable[[Value], Value]
     largest: Callable[[], Value]
@@ -94,7 +94,7 @@ def evaluate(node: ast.Expression, scope: Scope) -> Value:
         NotAffine: the value does not have a supported form.
     """
     if scope.depth > DEEP:
-        raise NotAffine(node.span, "functions call each other too deep")
+        raise NotAffine(node.span, "function calls are nested too deeply")
     match node:
         case ast.Number(value=value) if isinstance(value, _NUMBER):
             return value

@@ -47,7 +47,7 @@ def judged(shown: Sequence[Shown]) -> SecondOpinion:
     """Return Z3's answers on inclusions that isl found to hold.
 
     Raises:
-        PipeschedError: PS721 if Z3 refutes a statement; PS820 if Z3 is not installed.
+        PipeschedError: PS721: Z3 refutes a statement; PS820: Z3 is not installed.
     """
     try:
         z3 = import_module("z3")

@@ -68,7 +68,7 @@ def smallest(report: Report, made: Examination | None, source: Source | None, op
     report.
 
     Raises:
-        PipeschedError: PS225 if the source is not a .ps file.
+        PipeschedError: PS225: the source is not a .ps file.
     """
     if source is None or reader_of(source).name != "ps":
         raise fail(
@@ -260,7 +260,9 @@ class _Search:
         return None
 
     def _near(self, less: Size, size: Size) -> dict[str, int] | None:
-        """Return the first size, starting from a given size, that the file accepts, if it is below a limit."""
+        """Return the first size from `less` up to `size` that the file accepts, or None after a limited number of
+        sizes.
+        """
         room = {name: size[name] - less[name] + 1 for name in size}
         for step in islice(ascending(room), _NEAR):
             near = {name: less[name] + step[name] - 1 for name in size}

@@ -29,9 +29,10 @@ KNOWN, OWN_CLOCK = {*"FIWBR"}, {*"OL"}  # kinds: those with relations here, and 
 class Statement:
     """An operation of the file, under the conditions around it.
 
-    domain: the points [r, i0, i1, …] at which it runs, with 0 for loops that do not contain it. place: the numbers
-    between the loops, and None for each loop. floors: the quotients in its conditions. pair: the number of the overlap
-    that contains it, or -1; second: True for the second part. drain: its innermost loop runs once for each pending W.
+    domain: the points [r, i0, i1, …] at which it runs, with 0 for loops that do not contain it. place: its position in
+    the program: numbers of items, and None for each loop. floors: the quotients in its conditions. pair: the number of
+    the overlap that contains it, or -1; second: True for the second part. drain: whether its innermost loop runs once
+    for each pending W.
     """
 
     name: str
@@ -58,7 +59,7 @@ class Statement:
 
 
 def depth(body: tuple[ast.Statement, ...]) -> int:
-    """Return the depth of nested loops."""
+    """Return the largest number of nested loops."""
     found = [0]
     for node in body:
         match node:
@@ -203,7 +204,7 @@ class Walker:
 
 @dataclass
 class Place:
-    """The position of the next statement in a block: the prefix before its number, and the number."""
+    """The position of the next statement: `word`, the position of its block, and its number in the block."""
 
     word: tuple[int | None, ...] = ()
     number: int = 0

@@ -31,7 +31,9 @@ def shown(costs: Costs) -> str:
 
 @dataclass(eq=False)
 class Timed:
-    """The start times at the costs of one generator. start: the start of each node."""
+    """The start times at the costs of one generator. start: the start of each node. begin, end, late: relations to
+    starts, ends, and ends plus latency.
+    """
 
     costs: Costs
     start: Mapping[str, PwAff]
@@ -168,9 +170,7 @@ class Timeline:
         return found
 
     def _guessed(self, what: str, chosen: set[int]) -> UnionSet:
-        """Return the slots of the statements in these samples, but none for a statement whose samples fit no
-        condition.
-        """
+        """Return the slots that meet a condition fitted to the chosen instances; none of a statement without a fit."""
         rel = self.rel
         found = isl().UnionSet.read_from_str(rel.model.context, rel.empty)
         for x in self.flow.nodes:
@@ -293,7 +293,7 @@ def _word(rel: Relations, x: Statement, after: str, clocks: Callable[[], UnionMa
 
 
 def _scheduled(clocks: Callable[[], UnionMap], x: Statement, k: int) -> PwAff | None:
-    """Return one number of the clock that isl's scheduler finds."""
+    """Return a component of the clock that isl's scheduler finds."""
     kind = isl().dim_type
     for own in parts(clocks()):
         if own.get_tuple_name(kind.in_) == x.name and k < own.dim(kind.out):

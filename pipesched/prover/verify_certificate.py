@@ -97,7 +97,7 @@ def verify(source: Source, options: Options) -> Report:
     """Verify a certificate by deriving its entries again.
 
     Raises:
-        PipeschedError: PS225 if options for schedules are given; PS720, PS721, PS820.
+        PipeschedError: PS225: options for schedules are given; PS720, PS721, PS820.
     """
     asked = options.of(Opinion)
     if replace(options, owned=(), max_ops=Options().max_ops) != Options():
@@ -156,7 +156,7 @@ def require_certificate(report: Report, made: Examination | None, source: Source
     """Return the report if no second opinion is requested, or if the report is on a certificate.
 
     Raises:
-        PipeschedError: PS225 if the file is not a certificate.
+        PipeschedError: PS225: the file is not a certificate.
     """
     if options.of(Opinion).second_opinion and report.ok and not isinstance(report, Certified):
         help = "`pipesched prove SCHEDULE --json -o cert.json` writes one"

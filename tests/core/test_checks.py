@@ -123,4 +123,4 @@ def test_a_stage_without_any_backward_may_be_frozen() -> None:
     for first, frozen in (("F0.0 F0.1", True), ("F0.0 F0.1 B0.0", False)):
         text = f"rank 0: {first}\nrank 1: F1.0 B1.0 F1.1 B1.1\n"
         (found,) = pipesched.verify(pipesched.Source("-", text)).diagnostics
-        assert found.code == "PS301" and ("or name the stage frozen" in str(found.help)) is frozen
+        assert found.code == "PS301" and ("or declare the stage frozen" in str(found.help)) is frozen

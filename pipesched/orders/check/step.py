@@ -158,8 +158,8 @@ def _early(program: Program, at: Ints, kinds: Sequence[Op], key: Ints) -> Iterat
 def _steps(program: Program, steps: Ints) -> Iterator[Diagnostic]:
     """Yield ranks without exactly one STEP at the end."""
     for rank, more in limited(np.setdiff1d(np.arange(program.ranks), program.rank[steps]).tolist()):
-        help = "end the list of every rank with STEP, or remove all STEPs so that the caller steps"
-        what = f"rank {rank} has no STEP, but others do: its weights do not change"
+        help = "end the list of every rank with STEP, or remove all STEPs so that the caller runs the optimizer"
+        what = f"rank {rank} has no STEP, but other ranks do: its weights do not change"
         yield Diagnostic(OrdersCode.STEP, what, _last(program, rank, "the list ends"), notes(more), help)
     for (i, before), more in limited(repeats(steps, program.rank[steps])):
         yield _finding(program, i, "is its second", more, "keep the last", label(program, before, "already here"))
