@@ -179,7 +179,9 @@ class Model:
         return name.id in self.names(self.space).values or name.id in self.names(self.space).definitions
 
     def _programs(self) -> Iterator[tuple[ast.Rank, Set, Value]]:
-        """Yield each program, the set of ranks that run it, and the value of its rank variable, a number if p is fixed."""
+        """Yield each program, the set of its ranks, and the value of its rank variable, which is a number if p is
+        fixed.
+        """
         rank = self.space.named("r")
         every = self.lifted(self.ranks)
         items = [item for item in self.file.items if isinstance(item, ast.Rank)]
