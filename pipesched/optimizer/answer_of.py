@@ -135,8 +135,8 @@ def _certified(
 def _believed(
     request: Request, instance: Instance, state: State, meter: Meter, said: list[str]
 ) -> dict[str, object] | None:
-    """Return the proof entry for the largest refuted objective whose refutation can be proved; None if there is none.
-    Refutations of larger objectives are withdrawn. said: list to which a note on each attempt is appended.
+    """Return the proof entry for the largest refuted objective whose refutation can be proved, or None. Refutations of
+    larger objectives are withdrawn. said: list to which a note on each attempt is appended.
     """
     tried = False
     while (found := state.refuted) is not None and not (tried and found.engine == "ranks"):

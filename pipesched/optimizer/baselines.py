@@ -91,7 +91,7 @@ def comparison(given: Known | None, value: Fraction, instance: Instance, peak: F
         return []
     theirs = given.spent.span if instance.objective == "span" else given.spent.makespan
     remark = f", which is {given.remark}" if given.remark == "over the cap" else ""
-    cap = f"    {given.name} holds less ({shown(given.peak)}): --mem-cap {given.peak} finds the best under that cap"
+    cap = f"    {given.name} holds less ({shown(given.peak)}): use --mem-cap {given.peak} for the best under that cap"
     caps = [cap] if given.peak < peak and instance.of_one is None else []
     if theirs == value:
         return [f"    as long as {given.name}{remark}", *caps]
@@ -129,14 +129,14 @@ def _aligned(instance: Instance, rows: Sequence[Row]) -> list[str]:
 def _unit(known: Sequence[Known], instance: Instance) -> Iterator[str]:
     """Yield a line with the unit of time, its ratio to that of `compare`, and assumed costs of other backwards."""
     stages, ranks = instance.placement.stages, instance.placement.ranks
-    other = "" if stages == ranks else f"; `pipesched compare` takes {Fraction(ranks, stages)} of that"
+    other = "" if stages == ranks else f"; in `pipesched compare` a stage takes {Fraction(ranks, stages)} of them"
     guessed = instance.costs.assumed_of({*"FIWB"} - {*instance.kinds})
     if guessed and any(row.orders is None for row in known):
         other += f"; assumed for other kinds of backward: {equations(guessed, instance.costs)}"
     if not instance.costs.unit:
         yield f"    unit of time: costs of one of {stages} stages{other}"
     elif other:
-        yield f"    times of one of {stages} stages{other}"
+        yield f"    the times are for one of {stages} stages{other}"
 
 
 def relevant(placement: Placement, *, special: bool = False) -> list[str]:

@@ -114,7 +114,7 @@ def confirmed(instance: Instance, value: Fraction, below: Fraction, *, asked: bo
 
 
 def _below(instance: Instance, value: Fraction) -> str:
-    """Return text that describes the objectives of at most `value`."""
+    """Return text for "an objective of at most `value`"."""
     return instance.costs.unit.below(value, value + instance.problem().time(1))
 
 

@@ -48,7 +48,7 @@ OPTIMIZE = (
     Option(
         "recompute",
         stages,
-        ("Also decide which F to run again: any, all or none of a stage, or those of these stages."),
+        ("Also decide which F to run again: any, all or none of a stage, or those of given stages."),
         "any|stages|0,1,..",
     ),
     Option(

@@ -169,7 +169,7 @@ class Optimum:
 
     @property
     def least_bubble(self) -> Fraction | None:
-        """The bubble by the objective, the span or the makespan."""
+        """The bubble that belongs to the objective: `span_bubble` for the span, otherwise `bubble`."""
         return self.span_bubble if self.objective == "span" else self.bubble
 
     @property

@@ -269,7 +269,7 @@ class Terms:
 
     @property
     def not_covered(self) -> str:
-        """What no bound covers under these terms, if stages are frozen; empty if the bounds are valid.
+        """The part of these terms that no bound covers if stages are frozen; empty if the bounds are valid.
 
         A stage without a backward keeps nothing, but its F holds an activation while it runs.
         """

@@ -202,7 +202,7 @@ def test_an_answer_is_never_worse_than_what_was_given(name: str, sizes: dict[str
 
 def test_an_answer_that_holds_more_says_how_to_ask_for_less() -> None:
     """Without a cap it may hold more than the given schedule; with that peak as the cap it does not."""
-    held = "    v_half holds less (2): --mem-cap 2 finds the best under that cap\n"
+    held = "    v_half holds less (2): use --mem-cap 2 for the best under that cap\n"
     free, capped = (pipesched.optimize("v_half", p=3, m=4, mem_cap=cap) for cap in (None, 2))
     assert held in str(free) and max(free.peak) > 2
     assert "holds less" not in str(capped) and max(capped.peak) == 2

@@ -67,18 +67,18 @@ def stages(value: object) -> str:
 
 
 def overlap(given: Given) -> bool:
-    """Return True if overlap pairs are to be decided; raise PipeschedError, PS225, if another option contradicts."""
+    """Return True if overlap pairs are to be decided; raise PS225 if another option contradicts this."""
     return _in_slots(given, "overlap", ("partition", "all_m", "proof", "confirm", "backward"))
 
 
 def recompute(given: Given) -> str | None:
-    """Return which F may run again, as `stages` does, or None; raise PS225 if another option contradicts."""
+    """Return which F may run again, as from `stages`, or None; raise PS225 if another option contradicts this."""
     asked = _in_slots(given, "recompute", ("partition", "all_m", "proof", "confirm"))
     return str(given["recompute"]) if asked else None
 
 
 def jitter(given: Given) -> Fraction | None:
-    """Return the standard deviation of times as a share of them, or None; raise PS225 if another option contradicts."""
+    """Return the standard deviation of times, as a share, or None; raise PS225 if another option contradicts this."""
     if given.get("objective") == "span" and given.get("jitter"):
         raise fail(Code.USAGE, "--jitter requires --objective makespan", help="leave out --jitter or --objective")
     asked = _in_slots(given, "jitter", ("partition", "overlap", "recompute", "all_m"))

@@ -1,10 +1,9 @@
 """The checker's verdict over all alternatives of a decision: no alternative has a schedule below the value.
 
-    alternatives     listed anew from the numbers in the answer
-    each but the     excluded by the work of a rank between a head and a tail (`work`), by the meetings of microbatches,
-    chosen one       by ranks taken one by one (`ranks`), or by a proof in the answer about its own clauses (`lrat`)
-
-An alternative that is not excluded lowers the bound to its own bound. The optimizer is not consulted.
+The alternatives are listed anew from the numbers in the answer. Each, except the chosen one, is to be excluded: by the
+work of a rank between a head and a tail (`work`), by meetings of microbatches (`meetings`), by a single rank (`ranks`),
+or by a proof in the answer (`lrat`). An alternative that is not excluded lowers the bound to its own bound. The
+optimizer is not consulted.
 """
 
 from __future__ import annotations

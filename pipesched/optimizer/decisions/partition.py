@@ -44,7 +44,7 @@ Choice: TypeAlias = tuple[int, ...]
 """A split: the number of layers of each stage."""
 
 Load: TypeAlias = Mapping[str, Fraction]
-"""The times F, I, W or F, B; and in the unit of caps M, a microbatch's activations, and S, memory held in any order."""
+"""Costs by name: times F, I, W or F, B; in the unit of caps, a microbatch's activations M, and S, held in any order."""
 
 
 @dataclass(frozen=True)
@@ -80,13 +80,13 @@ class Partition:
         return comb(self.layers - 1, self.stages - 1)
 
     def seeds(self) -> list[Choice]:
-        """Return the even split, and the two splits that minimize the largest stage, filled from either end."""
+        """Return the even split, and splits that minimize the largest stage, filled from the first and the last."""
         even = [self.layers // self.stages + (s < self.layers % self.stages) for s in range(self.stages)]
         made = [tuple(even), self._least_largest(reverse=False), self._least_largest(reverse=True)]
         return list(dict.fromkeys(made))
 
     def _least_largest(self, *, reverse: bool) -> Choice:
-        """Return the split that gives each layer to the stage with the least work; the first, or last, wins ties."""
+        """Return the split that gives each layer to the stage that stays smallest; reverse: the last wins ties."""
         counts = [1] * self.stages
         ends = {0: self._work(self.first), self.stages - 1: self._work(self.last)}
         one = self._work(self.layer)

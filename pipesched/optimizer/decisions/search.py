@@ -78,7 +78,7 @@ class Searcher:
     meter: Meter
 
     def run(self) -> Best:
-        """Return the best alternative with its last state; an interrupt ends the search with the best one so far."""
+        """Return the best alternative with the state of its search; an interrupt ends it with the best so far."""
         best = Best()
         try:
             for choice in self.decision.seeds():

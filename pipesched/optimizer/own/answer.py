@@ -66,7 +66,7 @@ def only_by_order(request: Request) -> Loaded | None:
         if not terms.not_covered:
             return None
     for what in _not_decided(request):
-        message = f"{schedule.name}: only the order of its own operations can be decided, without {what}"
+        message = f"{schedule.name}: only the order of its own operations can be decided, not with {what}"
         raise fail(OptimizerCode.NOT_OPTIMIZED, message, help=f"leave out {what}")
     return found
 

@@ -38,7 +38,7 @@ Block: TypeAlias = tuple[int, int, int]
 class Listing:
     """A list schedule: of the slots that can start at the earliest time, a rank runs the one with the smallest `turn`.
 
-    window: the number of sequences (microbatches), from the oldest unfinished one on, whose F can run.
+    turn: the priority of each slot. window: the number of sequences, from the oldest unfinished on, whose F can run.
     """
 
     def __init__(self, slots: Slots, turn: Sequence[int], window: int) -> None:

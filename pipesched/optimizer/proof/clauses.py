@@ -49,7 +49,7 @@ class TooManyError(Exception):
     """Raised if a proof needs too many clauses."""
 
     def __init__(self, most: int) -> None:
-        super().__init__(f"the terms of its proof make more than {most:,} clauses")
+        super().__init__(f"its terms result in more than {most:,} clauses, the limit for a proof")
 
 
 class Numbered:

@@ -12,8 +12,8 @@
                were; proof: if one was made, {"lrat": text of LRAT, packed by xz, in base64}
     every      null, or the data that extend the schedule to every m (`every`):
                {"microbatches": m0, "step": K, "value": 27, "growth": "3/2", "seam": 30, "starts": [[0, 1, …], …],
-                "bound": {…}, "proof": …}; growth: of the objective with each microbatch, so P = K growth; starts: by
-               rank, in the order of m0; bound, proof: one of them shows that the value at m0 is optimal, if that is so
+                "bound": {…}, "proof": …}; growth: increase of the objective per microbatch, so P = K growth; starts:
+               of each rank's operations at m0; bound, proof: if the value at m0 is optimal, one of them shows it
 
 Times are in the user's unit: integers, or strings like 11/2.
 """

@@ -46,7 +46,7 @@ def refutes(text: bytes, begin: Callable[[Sequence[Step]], Numbered]) -> str:
     except TooManyError as error:
         return str(error)
     if steps and steps[0][0] <= made.count:
-        return f"its proof belongs to other terms: these make {made.count:,} clauses"
+        return f"its proof belongs to other terms: these result in {made.count:,} clauses"
     found = unfollowed(made.known, steps, Budget(len(text), _EACH))
     return f"its proof is not valid: {found}" if found else ""
 

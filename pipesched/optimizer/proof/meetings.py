@@ -18,8 +18,8 @@ least value over all states is the bound.
     home     Between the end of I(a) and the start of F(a + k + y) pass at least w + y (F + I + w): F of y microbatches,
              their I, and y + 1 times w, which is W if memory waits for it and 0 otherwise
     switch   If m - 1 = nk + x with x >= 2, one pair (a, a + 1) is followed by (a + k + x - 1, a + k + x)
-    end      After the last pair follow the tails of its operations, and on each rank that I(a) passes the rest of the
-             work of microbatches from a on
+    end      The last pair is followed by the tails of its operations and, on each rank that I(a) passes, by the rest of
+             the work of microbatches from a on
 
 Ranks before the home enter through heads and tails. For the span, heads and tails are measured in the frame of the
 home. With I = B, all of this is also true of full backwards. For unit costs without messages, on a linear placement on

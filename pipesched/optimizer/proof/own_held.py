@@ -5,7 +5,7 @@
                | ======  =======             between the first F and the last release:
                +----------------------->         makespan >= head + areas / cap + tail
 
-A stage and microbatch add no area if another operation than F takes memory, or if not all memory is freed: R, O, L.
+A stage and microbatch add no area if an operation other than F takes memory, or if not all of it is freed: R, O, L.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ _FUNCTIONS = {"min", "max", "abs"}
 
 
 def unrepeated(file: ast.File, step: int, chunks: Sequence[int]) -> str:
-    """Return the reason why m determines more than repetitions, or an empty string. step: K; chunks: count per rank."""
+    """Return the reason why m determines more than repetitions, or "". step: K; chunks: their number on each rank."""
     for item in (*file.parameters, *file.items):
         match item:
             case ast.Claim() | ast.Parameter(name=ast.Name(id="m")):
@@ -96,7 +96,7 @@ def _steady(count: ast.Expression, step: int) -> bool:
 
 
 def _unlike(body: Sequence[ast.Statement], several: bool) -> str:
-    """Return the reason why copies can differ in their letters, or an empty string. several: for several chunks."""
+    """Return the reason why copies can differ in their letters, or "". several: whether the rank has several chunks."""
     for one in _nodes(body):
         match one:
             case ast.Operation(op="W", chunk=None) | ast.Drain(chunk=None) if several:

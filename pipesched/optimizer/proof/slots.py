@@ -137,7 +137,7 @@ class SlotClauses(Numbered):
         return [(kind, x) for kind, x in slots if kind.backward == q and kind.op not in (Op.W, Op.R)]
 
     def _rises(self, rows: Sequence[tuple[int, int, int]], parts: Sequence[Sequence[int]]) -> None:
-        """Add clauses for: the j-th row rises at t only with one of parts[t], and after the previous row."""
+        """Add clauses for: the j-th row becomes true at t only with one of parts[t], and after the previous row."""
         for j, row in enumerate(rows):
             for t, some in enumerate(parts):
                 before = self._at(rows[j - 1], t - 1) if j else TRUE
@@ -216,7 +216,7 @@ class SlotClauses(Numbered):
                     self._add(-self._at(row, t), -again, -known[i][j], over)
 
     def _known(self, q: Stage) -> list[list[int]]:
-        """Return, for each i, the literals that follow if j + 1 of the first i + 1 F run again."""
+        """Return, for each i and j, a literal that is implied if j + 1 of the first i + 1 F run again."""
         some = [self.runs_again[q, i] for i in range(self.asked.count[q])]
         if self.asked.again != EACH:
             for one, two in pairwise(some):

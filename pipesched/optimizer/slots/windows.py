@@ -3,7 +3,7 @@
     before the window     every slot starts as in the known order
     after it              as in the known order, as many ticks earlier as the order is to be shorter
 
-If two routes mirror each other, a search for mirrored orders only has half as many decisions.
+If two routes mirror each other, a search for mirrored orders has only half as many decisions.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def kept_slots(schedule: Schedule, terms: Terms) -> tuple[Slots, int]:
 
 
 def fixed(clauses: SlotClauses, known: tuple[Slots, int], low: int, high: int) -> list[list[int]]:
-    """Return clauses for: outside low .. high, the slots are those of a known order. known: as from `kept_slots`."""
+    """Return clauses for: outside low .. high, the slots are those of `known` (see `kept_slots`)."""
     slots, last = known
     shift, made = last - clauses.until, list[list[int]]()
     for rank, at_once in enumerate(clauses.slots):

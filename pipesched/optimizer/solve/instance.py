@@ -59,7 +59,7 @@ OPTIMIZER = replace(
     kinds=(*SEARCHED.kinds, Op.R, Op.O, Op.L),
     knows=(*SEARCHED.knows, OVERLAP, WEIGHTS, SKIPS, SLICES, UNEVEN_COSTS),
 )
-"""Schedules whose own operations, at least, can be ordered by the optimizer (`optimizer.own`)."""
+"""Schedules for which the optimizer searches at least the orders of their own operations (`optimizer.own`)."""
 BOUNDED = replace(SEARCHED, knows=(COPIES, EMPTY_RANKS, OVERLAP))
 """Schedules for which the optimizer's bounds are valid if an overlap pair takes as long as its parts."""
 

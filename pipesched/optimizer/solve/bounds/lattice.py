@@ -40,8 +40,8 @@ _LATE = np.int64(2**60)
 class Rank:
     """The sequences of one rank, numbered from 0.
 
-    By sequence: first, the number of its first operation in the problem; length, its number of operations; the duration
-    of an operation; peak, the most that an operation adds to held memory while it runs; change, the amount that remains
+    For each sequence: first, the number of its first operation; length, the number of its operations; duration, that of
+    an operation; peak, the most that an operation adds to held memory while it runs; change, the amount that remains
     added after its end. before: pairs (q, b): operation i of q comes after operation i of b. joins: pairs (q, inputs):
     operation i of q comes after i + 1 operations of all inputs together.
     """

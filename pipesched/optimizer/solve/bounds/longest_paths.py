@@ -117,7 +117,7 @@ def _needed(x: _Columns, f: int, forward: list[int], waits: list[int], cap: int)
 
 
 def _before(x: _Columns, held: list[int], w: int) -> int:
-    """Return the least memory with which w can begin if it takes memory; 0 if it takes none or waits for no F."""
+    """Return the memory held by microbatch i at the end of the I of w's stage, if this I takes memory; otherwise 0."""
     takes_more = x.more[w] and any(x.stage[q] == x.stage[w] for q in held)
     return sum(x.takes[q] for q in held) + x.more[w] if takes_more else 0
 
@@ -214,7 +214,7 @@ def _paths(problem: Problem, least: Ints) -> Paths:
 def within(problem: Problem, bound: int, ranks: tuple[int, ...] | None = None) -> tuple[Ints, Ints]:
     """Return (low, high), the earliest and the latest start of every operation for an objective of at most `bound`.
 
-    ranks: the ranks that the question is about, None for all. For the span of one rank, times count from its first
+    ranks: the ranks to which `bound` applies, None for all. For the span of one rank, times count from its first
     start; otherwise, from the first start of all ranks, which is on the rank of stage 0.
     """
     duration = problem.duration[problem.sequence]

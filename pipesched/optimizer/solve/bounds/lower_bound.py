@@ -4,11 +4,11 @@
     one-machine   a set of operations of a rank: least head + work + least tail
     ends          a rank's work, minus the work that fits before one time and after another          `warmup`
 
-The lower bound is the best bound over all ranks. Each bound is two times and a few sums. The checker (`proof`) derives
-the first two kinds again as work between two times, and the third by its own dynamic programming over counts. Every
-kind is valid for the span if heads and tails are in the frame of the rank (`longest_paths.framed`): they count from its
-first start and to its last end. The work of a rank also bounds the span of another rank, the frame, if this work is on
-paths from the frame's start to its end.
+The lower bound is the best bound over all ranks. Each bound consists of two times and a few sums. The checker (`proof`)
+derives the first two kinds again as work between two times, and the third by its own dynamic programming over counts.
+Every kind is valid for the span if heads and tails are in the frame of the rank (`longest_paths.framed`): they count
+from its first start and to its last end. The work of a rank also bounds the span of another rank, the frame, if this
+work is on paths from the frame's start to its end.
 
 One machine: jobs with heads and tails run one at a time, so no schedule ends before least head + work + least tail of
 any set of them. The largest value over all sets is the length of Jackson's preemptive schedule, which always runs the
@@ -93,7 +93,7 @@ def _critical_tail(head: Ints, work: Ints, tail: Ints) -> int:
 
 @dataclass(frozen=True)
 class Bound:
-    """A lower bound, in ticks. name: text for messages; kind: path, one-machine or ends; terms: the times behind it."""
+    """A lower bound, in ticks. name: text for messages; kind: path, one-machine or ends; terms: head, work, tail."""
 
     value: int
     name: str

@@ -83,7 +83,7 @@ def chunks(problem: Problem, rank: int, time: Ints, *, back: bool) -> Iterator[C
 
 
 def limits(problem: Problem, rank: int, time: Ints, *, back: bool) -> tuple[Ints, Ints]:
-    """Return the times at which the bound can be attained, and the work that fits before each; empty without stages.
+    """Return the times at which the bound can be largest, and the work that fits before each; empty without stages.
 
     time: heads or, with `back`, tails; int64, shape (operations,). The work that fits grows with time. So between two
     evaluated times, time - work never exceeds the later time minus the earlier time's work, and only intervals that can

@@ -142,7 +142,7 @@ def _exclude(made: Encoding, one: tuple[int, Ints], two: tuple[int, Ints]) -> No
 
 
 def _periodic(made: Encoding, repeat: Repeat) -> None:
-    """Add the clauses that, for t in first .. last, n more operations of q have started by t + period than by t.
+    """Add clauses for: n more operations of each sequence have started by t + period than by t, for t in first .. last.
 
     Operations with an index below 0 count as started, and operations beyond the last index as not started.
     """

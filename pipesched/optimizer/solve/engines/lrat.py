@@ -1,7 +1,7 @@
 """CaDiCaL's refutation of clauses, in LRAT: every step names the clauses that it follows from.
 
     learnt   every clause that CaDiCaL derives, with its hints               hundreds of thousands
-    kept     clauses that the empty clause needs, backward over hints        hundreds to some ten thousands
+    kept     clauses that the empty clause needs, backward over hints        hundreds to tens of thousands
 
 CaDiCaL numbers given and derived clauses in one sequence; in the result, the given clauses have the caller's numbers.
 None of this needs to be trusted, since a checker follows the result.
@@ -27,7 +27,7 @@ _DELETED = re.compile(rb"(?m)^\d+ d .*\n")
 
 
 def require() -> None:
-    """Check with a small proof that this python-sat can write LRAT, which uses undocumented parts of python-sat.
+    """Check with a small proof that the installed python-sat can write LRAT, which relies on undocumented functions.
 
     Raises:
         PipeschedError: PS820: python-sat cannot write LRAT.

@@ -7,9 +7,9 @@
 
 Heuristics run first; then two engines run in parallel while the heuristics continue. One engine is asked for a schedule
 that improves on the best one by a step, which shrinks if there is no answer. The other engine is asked to refute
-objectives: first the bound, then the objective just below the best. There, often a single rank, with its memory and its
-round trips, cannot do its work, which is decided far sooner than a question about all ranks. The result does not depend
-on the machine (`lanes`, `meter`).
+objectives: first the bound, then the objective just below the best. There, it is often a single rank that, with its
+memory and its round trips, cannot do its work, which is decided far sooner than a question about all ranks. The
+result does not depend on the machine (`lanes`, `meter`).
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _ask_ranks(
     """Raise the bound by checks of one rank at a time: up to the best schedule, or as far as the checks refute
     objectives.
 
-    most: the limit of the first question, which is whether the best schedule is optimal. once: whether to ask only the
+    most: the step limit of the first question: is the best schedule optimal? once: whether to ask only the
     first question.
     """
     steps = int(min(most, _RANKS * meter.left))
