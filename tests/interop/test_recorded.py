@@ -79,7 +79,7 @@ def test_dumps_in_all_their_forms(as_json: bool, batched: bool, tmp_path: Path) 
     report = pipesched.verify(program("1f1b", p=4, m=6), recorded=tmp_path)
 
     assert report.ok, report
-    assert report.recorded[0].notes == ("6 messages of integers (shapes and objects) are left out",)
+    assert report.recorded[0].notes == ("6 messages of integers (shapes and objects) are ignored",)
 
 
 def sides(posts: list[list[Post]]) -> dict[tuple[int, int, int, bool], list[Post]]:

@@ -1,9 +1,9 @@
-"""The waits of a stopped job: the first call of each rank that has not completed, and the ranks that the call needs.
+"""The waits of a stopped job: for each rank, its first call that has not completed, and the ranks that the call needs.
 
     rank 4  all_reduce 88 in tp, not completed ──> rank 5 has not called it
     rank 5  receive from rank 1, not completed ──> rank 1 has called it: it waits in ──> …
 
-A rank whose calls have all completed, or without a record, waits for nobody: it computes, sleeps or is gone.
+A rank without a record, or whose calls have all completed, waits for nobody: it computes, sleeps or is gone.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pipesched.model.columns import Ints
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """The call in which a rank waits. uncalled: the members that have not called it; behind: the members that have, but
-    still wait in an earlier call.
+    """The call in which a rank waits, an index. uncalled: the ranks that have not called it. behind: the ranks that it
+    needs and that still wait in another call.
     """
 
     call: int
@@ -42,7 +42,7 @@ class Blocked:
 
     @cached_property
     def front(self) -> Mapping[int, list[int]]:
-        """The first open call of each rank of the job, or several calls if they were posted together."""
+        """For each rank with an open call, the first one, or several if they were posted together, as indices."""
         job, found = self.job, dict[int, list[int]]()
         for i in np.flatnonzero(~job.over.astype(np.bool_)).tolist():
             rank = int(job.member[i])
@@ -55,7 +55,7 @@ class Blocked:
 
     @cached_property
     def _called(self) -> dict[tuple[int, int], int]:
-        """The number of the last collective call of each rank in each group."""
+        """For each (group, rank), the number of the rank's last collective call in the group."""
         job = self.job
         at = np.flatnonzero(job.way == COLLECTIVE)
         key = job.group[at] * np.int64(len(job.ranks)) + job.owner[at]
@@ -84,7 +84,7 @@ class Blocked:
         return (), (peer,) if peer in self.front else ()
 
     def _absent(self, group: int, number: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Return the members that have not called a collective, and the members that wait elsewhere, each once."""
+        """Return the members that have not called a collective, and the members that wait in another call."""
         if (group, number) not in self._met:
             ranks = self.job.groups[group].ranks
             uncalled = tuple(rank for rank in ranks if self._called.get((group, rank), -1) < number)
@@ -97,12 +97,12 @@ class Blocked:
         return {}
 
     def _meets(self, rank: int, group: int, number: int) -> bool:
-        """Return True if a rank also waits in this call, or has completed it."""
+        """Return True if a rank also waits in this call, or has no open call."""
         front = self.front.get(rank)
         return front is None or (int(self.job.group[front[0]]), int(self.job.number[front[0]])) == (group, number)
 
     def _posted(self, rank: int, i: int, peer: int) -> bool:
-        """Return True if the other end of a message is posted. If first calls are lost, only open calls count."""
+        """Return True if the other end of a message is posted. If first calls were lost, only open calls count."""
         job, mine, theirs = self.job, self.job.of(self.job.place[rank]), self.job.of(self.job.place[peer])
         open_only = job.cut(job.place[rank]) or job.cut(job.place[peer])
         here = self._side(mine, int(job.way[i]), int(job.group[i]), peer, open_only)
@@ -134,7 +134,7 @@ class Blocked:
 
     @cached_property
     def roots(self) -> Counter[int]:
-        """The ranks that wait for no other rank, each with the number of ranks that wait for it, even indirectly."""
+        """The needed ranks that wait for no rank, each with the number of ranks that wait for it, even indirectly."""
         ends = [rank for rank in self._waiting if rank not in self.waits]
         return Counter({rank: len(self._behind(rank)) for rank in ends})
 
@@ -150,7 +150,7 @@ class Blocked:
         return seen
 
     def cycle(self) -> list[int]:
-        """Return ranks that wait for each other in turn; empty if there are none."""
+        """Return the ranks of a cycle of waits, each waiting for the next; empty if there is no cycle."""
         for start in self.waits:
             path, at = list[int](), start
             while at in self.waits and at not in path and self.waits[at].needs:

@@ -1,10 +1,10 @@
 """Checks a recorded run against its plan: messages that differ from the plan, and the cause if the run stops.
 
 PS893   a rank left no record
-PS894   a rank sent or received another message than the plan has at that place of the channel, or on a channel that
-        the plan does not have
+PS894   a rank sent or received a different message from the one at that position of the channel in the plan, or used a
+        channel that the plan does not have
 PS896   the two ends of a message have different sizes
-PS895   the record ends within a step: the shortest cycle of waits, or the rank that the others wait for
+PS895   the record ends within a step; named are the shortest cycle of waits, or the rank that the others wait for
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _absent(held: Held) -> Iterator[Diagnostic]:
 def _cut(held: Held) -> Diagnostic:
     return Diagnostic(
         InteropCode.RECORD,
-        f"the dump of {held.recorded.cut}: earlier entries are overwritten, so messages cannot be counted",
+        f"the dump of {held.recorded.cut}: earlier entries were overwritten, so messages cannot be counted",
         notes=("messages are not compared with the schedule; unfinished messages are paired from the first on",),
         help="set TORCH_FR_BUFFER_SIZE to more than the number of entries in a run",
     )
@@ -98,7 +98,7 @@ def _outside(held: Held) -> Iterator[Diagnostic]:
 
 
 def _first_by_channel(held: Held, wrong: Ints) -> list[int]:
-    """Return the first of these entries on each channel (of two ends the sender's), in posting order."""
+    """Return the first of these entries on each channel (the sender's if both ends have one), in posting order."""
     by = wrong[np.lexsort((held.posted.key[wrong], held.position[wrong]))]
     _, first = np.unique(held.posted.key[by] // 2, return_index=True)
     chosen = by[first]
@@ -121,7 +121,7 @@ def _differences(held: Held) -> Iterator[Diagnostic]:
         rank, peer, end = int(made.rank[i]), int(made.peer[i]), int(held.partner[i])
         said, meant = _name(x), _name(program[planned])
         if not x.op.send:
-            message = f"rank {rank} received as {said} what rank {peer} sent as {meant}"
+            message = f"rank {rank} received as {said} the message that rank {peer} sent as {meant}"
         elif end >= 0 and other[end]:
             message = (
                 f"rank {rank} sent {said} and rank {peer} took it for {_name(_posted(held, end))}; the plan has {meant}"
@@ -135,7 +135,7 @@ def _differences(held: Held) -> Iterator[Diagnostic]:
             message,
             (label(program, planned, f"the plan has {meant} here"),),
             notes(_where(held, i), f"{np.count_nonzero(other):,} posts differ from the planned messages", more),
-            "the i-th message of a channel must be the i-th in the plan: post in that order, or verify what ran",
+            "the i-th message of a channel must be the i-th in the plan: post in that order, or verify what was run",
         )
 
 
@@ -195,7 +195,7 @@ def _stopped(held: Held) -> Iterator[Diagnostic]:
     step = "the run stops" + ("" if held.recorded.cut else f" in step {held.stands_in}")
     if cycle:
         shown, message = cycle, f"{step}: {together(cycle)}"
-        help = "verify the plan under the communication model of this run: `--comm one-stream` for one queue per rank"
+        help = "verify the plan under the communication model of this run: `--comm one-stream` if a rank has one queue"
     else:
         roots = Counter(_root(waits, rank) for rank in waits)
         root = max(roots, key=lambda rank: (roots[rank], -rank))
@@ -237,11 +237,11 @@ def _label(held: Held, wait: Wait) -> Iterator[Label]:
     done, towards = ("send", "to") if x.op.send else ("receive", "from")
     what = f"the {done}{f' of {_name(x)}' if wait.planned >= 0 else ''} {towards} rank {peer}"
     if wait.entry < 0:
-        text = f"waits in {what}, which is not sent" if wait.other >= 0 else f"next would be {what}"
+        text = f"waits in {what}, which has not sent it" if wait.other >= 0 else f"next would be {what}"
     else:
         state = int(held.recorded.state[wait.entry])
         entry = f"entry {held.recorded.entry[wait.entry]}" + (f", {STATES[state]}" if state >= 0 else "")
-        why = "is queued behind another message" if wait.other >= 0 else "is posted too"
+        why = "is queued behind another message" if wait.other >= 0 else "is also posted"
         text = f"waits in {what} ({entry}), whose other end {why if wait.queued else 'is not posted'}"
     yield label(held.program, wait.planned, text) if wait.planned >= 0 else Label(None, f"rank {wait.rank}: {text}")
 
@@ -257,7 +257,7 @@ def _unposted(held: Held) -> str:
     if not len(behind):
         return ""
     said = [
-        f"rank {r} {ranks[r]} of {whole[r]}, from {program[int(held.next[r])]} on" for r in behind[:LISTED].tolist()
+        f"rank {r}: {ranks[r]} of {whole[r]}, from {program[int(held.next[r])]} on" for r in behind[:LISTED].tolist()
     ]
     more = [f"{len(behind) - LISTED} more ranks"] if len(behind) > LISTED else []
-    return f"never posted in the step: {'; '.join(said + more)}"
+    return f"messages of the step that were never posted: {'; '.join(said + more)}"

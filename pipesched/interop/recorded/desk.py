@@ -1,7 +1,7 @@
 """The incident desk: the verdict on a stopped job from its records, without its schedule.
 
-    error[PS897]: rank 5 left the common order at its call 212: all_gather in tp (ranks 4, 5, 6, 7)
-      = ranks 4, 6, 7, at the same place, made another call: all_reduce in tp
+    error[PS897]: rank 5 left the common order at call 12 of its record (entry 12), all_gather in tp (ranks 4, 5, 6, 7)
+      = ranks 4, 6, 7 in the same role made another call: all_reduce in tp
       = likely cause: it left out all_reduce in tp
       = rank 4 waits in all_reduce in tp (ranks 4, 5, 6, 7), which rank 5 has not called
       = help: look at rank 5 first: its log, its stack, its code before this call
@@ -31,7 +31,7 @@ _SHOWN = 4  # most waits in words
 
 @dataclass(frozen=True)
 class Incident(Report):
-    """The verdict on the records of a job. first: the rank to look at first, None if none is known."""
+    """The verdict on the records of a job. first: the rank to look at first, or None. likely: the likely cause."""
 
     job: Job | None = field(default=None, repr=False)
     first: int | None = None
@@ -138,7 +138,7 @@ def _waits(blocked: Blocked, *of: int) -> Iterator[str]:
 
 
 def _which(job: Job, wait: Wait) -> str:
-    """Describe the ranks that a call needs; of a rank without a record it is only known that it is needed."""
+    """Describe the ranks that a call needs; a rank without a record is only described as needed."""
     known = [rank for rank in wait.needs if rank in job.place]
     one = len(known or wait.needs) == 1
     if not wait.needs:

@@ -1,10 +1,10 @@
-"""The entries of a dump of torch's flight recorder, of all groups: read in columns where torch itself pickled them.
+"""Reads the entries of all groups in a dump of torch's flight recorder, in columns where torch itself pickled them.
 
     } ( h record_id K 7 h pg_id K 1 … u        an entry whose texts have all occurred before: one row of the columns
     } ( h record_id K 8 … X "nccl:send 0->1"   an entry with a new text: read opcode by opcode
 
 In torch's pickles an entry is a table whose keys, after the first entry, are references to earlier texts. All entries
-with the keys of the first one are walked through together, key by key, with one array of places; any other entry, such
+with the keys of the first one are walked through together, key by key, with one array of offsets; any other entry, such
 as one by another writer, is read opcode by opcode.
 """
 
@@ -32,7 +32,7 @@ _WANTED = (*_INTS, "state", "process_group", "profiling_name", "input_sizes", "i
 """The fields that every entry has; ``is_p2p``, which exists since version 2.4, is read if present."""
 _MARK, _LIST, _PAIR, _LONG = b"(]\x86\x8a"
 _LENGTHS = np.zeros(256, dtype=np.int64)
-"""The bytes of each opcode with its argument; 0 for an unknown opcode."""
+"""The length in bytes of each opcode with its argument; 0 for an unknown opcode."""
 for _names, _bytes in (("N\x88\x89](e}u", 1), ("Kh", 2), ("M", 3), ("Jj", 5), ("G", 9), ("\x8a", 10)):
     _LENGTHS[[*map(ord, _names)]] = _bytes
 _SCALARS = b"N\x88\x89KMJhjG\x8a"
@@ -45,8 +45,9 @@ _SORTED = 1 << 16  # values above this are numbered by sorting, others by a tabl
 class Log:
     """The calls of one rank, in the order in which they were recorded. groups: the rank's process groups.
 
-    named: the distinct calls; call: index into it. collective, p2p: torch's sequence numbers of the group. state: index
-    into `STATES`. record: torch's number of the entry. number: the call's number in its group, of either kind.
+    named: the distinct calls; call: index into `named`. collective, p2p: torch's two sequence numbers in the group.
+    state: index into `STATES`. record: torch's number of the entry. number: the sequence number that applies to the
+    call: `p2p` for a message or the end of a batch, `collective` otherwise.
     """
 
     groups: Mapping[str, recorder.Group]
@@ -122,7 +123,7 @@ class _Runs(Reader):
         return super().value()
 
     def table(self) -> None:
-        """Complete a table, and read the entries that follow it if it is an entry."""
+        """Complete a table; if it is an entry, also read the entries that follow it."""
         super().table()
         if not self.marks or (base := self.marks[-1]) < 2 or len(self.stack) <= base:
             return
@@ -135,7 +136,7 @@ class _Runs(Reader):
         self.stack += [run] if run is not None else []
 
     def _walk(self, entry: Mapping[str, object]) -> _Walk | None:
-        """Return a walk through the entries with the keys of this one; None if the memo does not refer to the keys."""
+        """Return a walk through the entries with the keys of this one; None if a key is not in the memo."""
         numbers = {text: i for i, text in enumerate(self.memo) if type(text) is str}
         fields = {key: (numbers.get(key, -1), type(value)) for key, value in entry.items()}
         if any(number < 0 or kind is dict for number, kind in fields.values()):
@@ -144,8 +145,8 @@ class _Runs(Reader):
 
 
 class _Walk:
-    """A walk through all entries of a file that may have the given fields. fields: by key, its place in the memo and
-    the type of its value. A field that is not read may be missing.
+    """A walk through all entries of a file that may have the given fields. fields: for each key, its number in the memo
+    and the type of its value. A field that is not read may be missing.
     """
 
     def __init__(self, data: bytes, fields: Mapping[str, tuple[int, type]]) -> None:
@@ -165,7 +166,7 @@ class _Walk:
         self.ends = at + 1
 
     def run(self, at: int) -> tuple[_Run | None, int]:
-        """Return the consecutive entries that begin at a place of the file, and the place after them."""
+        """Return the consecutive entries that begin at an offset of the file, and the offset after them."""
         first = int(np.searchsorted(self.starts, at))
         if first == len(self.starts) or self.starts[first] != at or not self.good[first]:
             return None, at
@@ -174,7 +175,7 @@ class _Walk:
         return _Run(self, slice(first, last)), int(self.ends[last - 1])
 
     def columns(self, named: dict[Named, int], memo: list[object]) -> Ints:
-        """Return the columns of all entries; the columns of bad entries have no meaning."""
+        """Return call, collective, p2p, state and record of all entries, one row each; bad entries have no meaning."""
         record, collective, p2p = (self._number(self.at[key]) for key in _INTS)
         texts = (
             np.where(self.good, self._text(self.at[key]), 0) for key in ("process_group", "profiling_name", "state")
@@ -199,14 +200,14 @@ class _Walk:
         return np.stack([number[call], collective, p2p, at_state[state], record])
 
     def _number(self, at: Ints) -> Ints:
-        """Return the numbers that are encoded at these places."""
+        """Return the numbers that are encoded at these offsets."""
         kind, word = self.bytes[at], self.words[np.minimum(at + 1, self.last)]
         made = np.where(kind == ord("K"), word & 0xFF, np.where(kind == ord("M"), word & 0xFFFF, word << 32 >> 32))
         long = kind == _LONG
         return np.where(long, self.words[np.minimum(at + 2, self.last)], made) if long.any() else made
 
     def _text(self, at: Ints) -> Ints:
-        """Return the memo places to which these places refer."""
+        """Return the memo numbers to which the references at these offsets point."""
         short = self.bytes[at] == ord("h")
         if short.all():
             return self.bytes[at + 1].astype(np.int64)
@@ -214,7 +215,7 @@ class _Walk:
         return np.where(short, word & 0xFF, word & 0xFFFFFFFF)
 
     def _field(self, at: Ints, key: str, name: bytes, kind: type) -> Ints:
-        """Walk over one field of all entries, keep its place if it is read, and return the places after it."""
+        """Walk over one field of all entries, keep its offsets if it is read, and return the offsets after it."""
         there = self._same(at, name)
         begin = self._inside(at + len(name))
         if kind is list:
@@ -231,8 +232,8 @@ class _Walk:
         return end if there.all() else np.where(there, end, at)
 
     def _same(self, at: Ints, text: bytes) -> Bools:
-        """Return True for each place at which the file has this text. Places too near the end for the text are compared
-        with the last bytes of its length.
+        """Return True for each offset at which the file has this text. For an offset too near the end, the last bytes
+        of the file are compared.
         """
         if len(text) == 2:  # a reference; two arrays of bytes take half the time of one of texts
             both: Bools = (self.bytes[at] == text[0]) & (self.bytes[at + 1] == text[1])
@@ -250,7 +251,7 @@ class _Walk:
         return at
 
     def _one(self, at: Ints, there: Bools, allowed: bytes) -> Ints:
-        """Return the places after one of the allowed opcodes."""
+        """Return the offsets after the opcodes, and mark entries with an opcode that is not allowed as bad."""
         opcode = self.bytes[at]
         if len(opcode) and opcode[0] in allowed and opcode[0] != _LONG and (opcode == opcode[0]).all():
             return self._inside(at + _LENGTHS[opcode[0]])
@@ -261,7 +262,7 @@ class _Walk:
         return self._inside(at + _LENGTHS[opcode])
 
     def _listed(self, begin: Ints, there: Bools) -> tuple[Ints, Ints, list[bytes]]:
-        """Return the places after lists, and for each list its number among the distinct lists."""
+        """Return the offsets after the lists, the index of each list among the distinct lists, and these."""
         end, form, forms = begin.copy(), np.zeros(len(begin), dtype=np.int64), list[bytes]()
         live = np.flatnonzero(self.good & there)
         while len(live) and len(forms) < _FORMS:
@@ -277,7 +278,7 @@ class _Walk:
         return self._inside(end), form, forms
 
     def _length(self, at: int) -> int:
-        """Return the length in bytes of the list at a place; 0 if no known list begins there."""
+        """Return the length in bytes of the list at an offset; 0 if no known list begins there."""
         data, begin, depth = self.data, at, 0
         while at < self.last and (length := int(_LENGTHS[opcode := data[at]])):
             depth += (opcode == _MARK) - (opcode in b"eu")

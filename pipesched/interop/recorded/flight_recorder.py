@@ -42,7 +42,7 @@ PACKED = (b"\x1f\x8b", b"PK\x03\x04")  # the first bytes of what gzip and zip wr
 _PEERS = re.compile(r"\w+:(?:(send) (\d{1,9})->(\d{1,9})|recv (\d{1,9})<-(\d{1,9}))")
 RANK = re.compile(r"(\d{1,9})(?:\.\w+)?$")
 _COUNTED = frozenset({"Bool", "Byte", "Char", "Int", "Long", "Short"})
-"""Types of the integer messages by which the trainer sends shapes and pickled objects with activations and
+"""Types of the integer messages by which the trainer sends shapes and pickled objects along with activations and
 gradients."""
 _DIGITS = re.compile(r"\s*[0-9]{1,9}\s*")
 ENTRY = 32  # units of work per entry, which has at least a hundred bytes
@@ -98,7 +98,7 @@ class _Dump:
 
 @dataclass(frozen=True, slots=True)
 class _Tables:
-    """The process groups and tensor sizes of all files, numbered."""
+    """The process groups and tensor sizes of all files, each with its number."""
 
     groups: dict[Group, int] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
@@ -108,7 +108,7 @@ def read(files: Mapping[str, bytes], program: Program) -> list[Recorded]:
     """Read the runs of a folder, one for each pipeline of the job that has as many ranks as the program.
 
     Raises:
-        PipeschedError: PS890 without messages; PS891 if a file cannot be read; PS892 if the run has another size.
+        PipeschedError: PS890 if there are no messages; PS891 if a file cannot be read; PS892 if the sizes differ.
     """
     dumps: dict[int, _Dump] = {}
     shapes, tables = bool(among(program.op, SHAPES).any()), _Tables()
@@ -180,7 +180,7 @@ def _dump(name: str, value: File, rank: int, tables: _Tables, left: Budget, *, s
 
 @contextmanager
 def not_a_dump(name: str, value: File) -> Iterator[None]:
-    """Report a value that torch does not write in a dump.
+    """Report a dump with a value that torch does not write.
 
     Raises:
         PipeschedError: PS891.
@@ -193,7 +193,7 @@ def not_a_dump(name: str, value: File) -> Iterator[None]:
         given = given.get("version") if isinstance(given, dict) else None
         version = f" of version {given}" if isinstance(given, str) and len(given) < 10 else ""
         message = f"{name}{version} is not a dump of {BY}: {reason[:80]}"
-        raise fail(InteropCode.RECORD, message, help="versions 2.4 to 2.10 are read; torch 2.13 writes 2.10") from None
+        raise fail(InteropCode.RECORD, message, help="versions 2.4 to 2.10 are supported; torch 2.13: 2.10") from None
 
 
 def entries_of(value: File) -> Sequence[Mapping[str, object]]:
@@ -235,7 +235,7 @@ _TYPES: Mapping[str, frozenset[type]] = {
     "input_sizes": _LISTS,
     "input_dtypes": _LISTS,
 }
-"""The values of an entry that are read, with their types. Comparing or hashing values of other types might never
+"""The fields of an entry that are read, with their types. Comparing or hashing values of other types might never
 end."""
 FIELDS = itemgetter(*_TYPES)
 _NONE, _BATCH = (-1, -1, -1), (-2, -1, -1)  # an entry that is not a message; the end of a batch
@@ -282,7 +282,7 @@ def _messages(
 
 
 def _sizes(tensors: Sequence[tuple[str, tuple[int, ...] | None]], tables: _Tables) -> tuple[Ints, Bools]:
-    """Return the number of each tensor's size, and True for each integer tensor."""
+    """Return, for each tensor, the number of its size in `tables`, and True if it contains integers."""
     said = {tensor: size_of(*tensor) for tensor in dict.fromkeys(tensors)}
     number = {tensor: tables.sizes.setdefault(text, len(tables.sizes)) for tensor, (text, _) in said.items()}
     return np.array([number[x] for x in tensors]), np.array([said[x][1] for x in tensors])
@@ -338,7 +338,7 @@ def size_of(kind: str, size: tuple[int, ...] | None) -> tuple[str, bool]:
 def _recorded(
     groups: Sequence[Group], dumps: Mapping[int, _Dump], tables: _Tables, program: Program, notes: Sequence[str]
 ) -> Recorded:
-    """Build one pipeline's run; its groups by name are the plan's communicators in ascending order."""
+    """Return the run of one pipeline. groups: its groups, which are the plan's communicators in ascending order."""
     wanted = np.unique(program.communicator[program.sends | program.receives]).tolist()
     _require_as_many(groups, wanted)
     ranks = groups[0].ranks
@@ -374,7 +374,7 @@ def _require_as_many(groups: Sequence[Group], wanted: Sequence[int]) -> None:
     """Raise PipeschedError, PS892, if the run and the plan have different numbers of communicators."""
     if len(groups) != len(wanted):
         names = ", ".join(group.name for group in groups)
-        message = f"the plan has {len(wanted)} communicators, and the run {len(groups)}: process groups {names}"
+        message = f"the plan has {len(wanted)} communicators, and the run has {len(groups)}: process groups {names}"
         help = "give the communicator of each message in the plan, such as send:F0.1>1@1"
         raise fail(InteropCode.RECORD_DIFFERS, message, help=help)
 
@@ -385,4 +385,4 @@ def _notes(groups: Sequence[Group], wanted: Sequence[int], dumps: Sequence[_Dump
         pairs = zip(groups, wanted, strict=True)
         yield ", ".join(f"process group {group.name} is communicator {number}" for group, number in pairs)
     if counted := sum(dump.counted for dump in dumps):
-        yield f"{counted:,} messages of integers (shapes and objects) are left out"
+        yield f"{counted:,} messages of integers (shapes and objects) are ignored"

@@ -1,4 +1,4 @@
-"""The calls of all ranks of a job, from the readable records: those of torch, Megatron or pipesched, or orders.
+"""The calls of all ranks of a job, from its readable records: dumps of torch or Megatron, pipesched traces, or orders.
 
     rank 0   all_reduce in dp | send to +1 in pp | …        a call is named as its rank sees it, so that ranks at the
     rank 4   all_reduce in dp | send to +1 in pp | …        same place of their pipelines make the same calls
@@ -34,7 +34,9 @@ _LARGE = 1 << 24  # bytes of dumps from which several processes read
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call relative to its rank. towards: the peer's place in the group minus the rank's; 0 for a collective."""
+    """A call as its rank sees it. group: the purpose of its group, with the number of members and the smallest distance
+    between two of their ranks. towards: the peer's position in the group minus the rank's; 0 for a collective.
+    """
 
     name: str
     group: str
@@ -53,12 +55,12 @@ class Call:
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """The calls of all ranks with a record. ranks: their ranks in the job; start: where the calls of each rank begin.
+    """The calls of all ranks with a record. ranks: their ranks in the job; start: the index of each rank's first call.
 
-    call: index into `calls`. way: COLLECTIVE, SEND or RECEIVE; peer: a rank of the job. group: index into `groups`.
+    call: index into `calls`. way: COLLECTIVE, SEND or RECEIVE; peer: its rank in the job. group: index into `groups`.
     number: torch's sequence number in the group; messages posted together share it. over: True if the call has
     completed. record: the recorder's number of the entry. unread: for each rank whose record cannot be read, the
-    reason.
+    finding that gives the reason.
     """
 
     by: str
@@ -87,11 +89,11 @@ class Job:
 
     @cached_property
     def owner(self) -> Column:
-        """The index of the rank of each call."""
+        """For each call, the index of its rank in `ranks`."""
         return rank_column(self.start)
 
     def cut(self, at: int) -> bool:
-        """Return True if the first calls of a rank are overwritten."""
+        """Return True if the first calls of a rank were overwritten."""
         return bool(self.start[at] < self.start[at + 1] and self.record[self.start[at]] > 0)
 
     @cached_property
@@ -116,7 +118,7 @@ class Job:
         return np.array(self.ranks, dtype=np.int32)[self.owner]
 
     def of(self, at: int) -> slice:
-        """Return the calls of a rank by its index."""
+        """Return the range of the calls of a rank. at: the index of the rank in `ranks`."""
         return slice(int(self.start[at]), int(self.start[at + 1]))
 
     def said(self, i: int) -> str:
@@ -268,7 +270,7 @@ class _Table:
         return self.calls.setdefault(made, len(self.calls)), SEND if sends else RECEIVE, peer, number
 
     def rows(self, rank: int, log: Log) -> Column:
-        """Return the numbers of the distinct calls of a rank: call, way, peer and group, a column for each."""
+        """Return the call, way, peer and group (rows) of each distinct call of a rank (columns)."""
         of = dict(log.groups)
         only = next(iter(of.values())) if len(of) == 1 else None
         for key in [key for key, *_ in log.named if key not in of]:
@@ -355,8 +357,8 @@ def _of_names(files: Mapping[str, bytes], *, posted: bool) -> Job:
 
 
 def _expected(found: Mapping[int, list[_Post]]) -> dict[int, list[_Post]]:
-    """Return the messages of traces, which contain only finished messages, and the next receive of each rank, by its
-    last step.
+    """Return the messages of traces. As traces contain only finished messages, the receive that comes next in a rank's
+    last step is added.
 
     Nothing is added if every rank ends with a whole step, or in the first step.
     """
@@ -373,7 +375,7 @@ def _expected(found: Mapping[int, list[_Post]]) -> dict[int, list[_Post]]:
 
 
 def step_of(row: Ints) -> tuple[int, int]:
-    """Return the number of calls in a step of a rank, and the first call that differs from the previous step.
+    """Return the number of calls in a step of a rank, and the index of the first call that differs from the last step.
 
     The first number is 0 if no part of the calls repeats; the second is the number of calls if none differs.
     """

@@ -1,5 +1,5 @@
-"""The first rank that left the common order of a job: its call differs from the calls of the ranks that should make the
-same calls.
+"""Finds the first rank that left the common order of a job: its call differs from the calls of the ranks that should
+make the same calls.
 
     rank 4   all_reduce in tp   all_reduce in dp   send +1 …       ranks at the same place of their pipelines make the
     rank 5   all_reduce in tp   send +1 …                          same calls: 4, 6 and 7 agree, and 5 left their order
@@ -29,8 +29,8 @@ _NEAR = 10  # calls within which two that are exchanged are found
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """A rank that left the common order. at: the first call that differs. meant: the calls of the common order from
-    there on, as far as they are known. why: the evidence.
+    """A rank that left the common order. at: the index of its first call that differs. meant: the calls of the common
+    order from there on, as far as they are known. why: the evidence.
     """
 
     rank: int
@@ -62,7 +62,7 @@ class Order:
 
     @cached_property
     def _roles(self) -> list[list[int]]:
-        """The ranks at the same place of their pipelines, by index; a pipeline is a group with messages."""
+        """The indices of the ranks, grouped by their positions in pipelines; a pipeline is a group with messages."""
         job = self.job
         messages = np.flatnonzero(job.way != COLLECTIVE)
         key = np.unique(job.owner[messages].astype(np.int64) * len(job.groups) + job.group[messages])
@@ -79,7 +79,7 @@ class Order:
     def _rows(self, role: Sequence[int]) -> tuple[Column, int]:
         """Return the calls of ranks, one row per rank (-1: no call), and the number of the first column.
 
-        A column is a place in the record or, if first calls are overwritten, the recorder's number.
+        A column is a position in the record or, if the first calls were overwritten, the recorder's number.
         """
         job = self.job
         if not any(map(job.cut, role)):
@@ -98,7 +98,7 @@ class Order:
         return made, low
 
     def _by_most(self) -> Iterator[Left]:
-        """Yield, for each place, the first rank that differs from most ranks at that place."""
+        """Yield, for each position in a pipeline, the first rank that makes a different call from most ranks there."""
         for role in self._roles:
             if len(role) < 3:
                 continue
@@ -116,11 +116,11 @@ class Order:
                 with_it = [self.job.ranks[x] for y, x in enumerate(role) if rows[y, column] == usual[column]]
                 known = tuple(x for x in usual[column : column + _NEAR].tolist() if x >= 0)
                 yield Left(
-                    self.job.ranks[role[row]], at, known, f"ranks {listed(with_it)}, at the same place, made that call"
+                    self.job.ranks[role[row]], at, known, f"ranks {listed(with_it)} in the same role made another call"
                 )
 
     def _entry(self, role: Sequence[int], row: int, column: int) -> int:
-        """Return the call of a rank in a column of `_rows`."""
+        """Return the index of the call of a rank in a column of `_rows`."""
         mine = self.job.of(role[row])
         if not any(map(self.job.cut, role)):
             return int(mine.start) + column
@@ -128,7 +128,7 @@ class Order:
 
     @cached_property
     def _suspects(self) -> list[int]:
-        """The ranks to examine individually, by index: all of a small job, else all that wait or are waited for."""
+        """The indices of the ranks to examine one by one: in a large job, only a root or cycle and the ranks that wait for it."""
         job = self.job
         if len(job.ranks) <= _SUSPECTS:
             return [*range(len(job.ranks))]
@@ -137,7 +137,7 @@ class Order:
         return [job.place[rank] for rank in dict.fromkeys(near) if rank in job.place][:_SUSPECTS]
 
     def _by_history(self) -> Iterator[Left]:
-        """Yield the ranks that differ from their own earlier steps."""
+        """Yield the ranks of the wait cycle whose calls differ from those of their own previous step."""
         for at in [self.job.place[rank] for rank in self.blocked.cycle()]:
             mine = self.job.of(at)
             row = self.job.call[mine]
@@ -148,11 +148,11 @@ class Order:
                     self.job.ranks[at],
                     mine.start + first,
                     meant,
-                    f"it made that call {period} calls earlier, in the previous step",
+                    f"in the previous step, {period} calls earlier, it made another call",
                 )
 
     def _by_messages(self) -> Iterator[Left]:
-        """Yield the ranks that exchanged unequal numbers of messages with a neighbour, or any with other ranks."""
+        """Yield the ranks with unequal numbers of sends and receives for a neighbour, or only one for another rank."""
         job = self.job
         for at in self._suspects:
             mine = job.of(at)
@@ -167,11 +167,11 @@ class Order:
                     yield Left(job.ranks[at], mine.start + int(wrong[0]), (), self._counted(mine, int(wrong[0]), other))
                 elif len(ours) == 1 and len(others) > 2 and not job.over[mine.start + ours[0]]:
                     i = mine.start + int(ours[0])
-                    yield Left(job.ranks[at], i, (), "no other message is between the two")
+                    yield Left(job.ranks[at], i, (), "these two ranks exchange no other message")
 
     @cached_property
     def _ends(self) -> Bools:
-        """True for collectives at the end of a step: most ranks have by then received as much as they sent."""
+        """True for each collective at the end of a step, when most ranks have received as many messages as sent."""
         job = self.job
         even = np.zeros(len(job.call), dtype=np.bool_)
         for at in range(len(job.ranks)):
@@ -192,7 +192,7 @@ class Order:
         return f"up to that point it sends {sent} messages to rank {other} and receives {taken} from it"
 
     def _by_meeting(self) -> Iterator[Left]:
-        """Yield the minority among ranks that wait in a cycle: ranks with a call of a collective, or ranks without."""
+        """Yield, for each collective in the wait cycle, the ranks in the minority: those that called it, or did not."""
         job, cycle = self.job, self.blocked.cycle()
         for rank in cycle:
             wait = self.blocked.waits[rank]
@@ -208,7 +208,7 @@ class Order:
                 yield Left(one, self.blocked.waits[one].call, (), said)
 
     def _by_rarity(self) -> Iterator[Left]:
-        """Yield the last calls of ranks that wait in a cycle."""
+        """Yield, for each rank of the wait cycle, the rarest of its last four calls."""
         for rank in self.blocked.cycle():
             last = self.blocked.waits[rank].call
             start = int(self.job.start[self.job.place[rank]])
@@ -216,7 +216,7 @@ class Order:
             yield Left(rank, i, (), "no other rank makes these calls in this order")
 
     def _by_two(self) -> Iterator[Left]:
-        """If two ranks at one place differ, yield the rank with the calls that are rarer in the job."""
+        """Where only two ranks are in the same position and differ, yield the one whose call is rarer in the job."""
         for role in self._roles:
             if len(role) != 2:
                 continue
@@ -228,7 +228,7 @@ class Order:
                 meant = tuple(rows[1 - odd, differs[0] : differs[0] + _NEAR].tolist())
                 other = self.job.ranks[role[1 - odd]]
                 yield Left(
-                    self.job.ranks[role[odd]], both[odd], meant, f"rank {other}, at the same place, made that call"
+                    self.job.ranks[role[odd]], both[odd], meant, f"rank {other} in the same role made another call"
                 )
 
     def _times(self, i: int) -> tuple[int, int]:

@@ -72,7 +72,9 @@ class Recorded:
 
 @dataclass(frozen=True, eq=False)
 class _Sides:
-    """Messages by side of their channel (sends or receives). key: the side's number; position: place on the side."""
+    """Messages, each on one side of a channel: its sends or its receives. key: the number of the side, -1 if the peer
+    is unknown. position: the number of earlier messages on that side.
+    """
 
     index: Ints
     key: Ints
@@ -107,8 +109,8 @@ class Wait:
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """A recorded run compared with a program. planned: the instruction of each entry, -1 if the plan lacks its channel.
-    position: the place of each entry on its side of the channel. partner: the entry at the other end, or -1.
+    """A recorded run compared with a program. For each entry, planned: the planned instruction, -1 if the plan lacks
+    its channel; position: its position on its side of the channel; partner: the entry at the other end, or -1.
     """
 
     recorded: Recorded
@@ -125,7 +127,7 @@ class Held:
 
     @cached_property
     def _channels(self) -> tuple[Ints, Ints, Ints]:
-        """The sides of the plan's channels: key, start in the plan sorted by side, messages per step."""
+        """For each side of the plan's channels: key, first index in the plan sorted by side, messages per step."""
         keys, first, count = np.unique(np.sort(self.plan.key), return_index=True, return_counts=True)
         return keys, first, count
 
@@ -155,12 +157,12 @@ class Held:
 
     @cached_property
     def step(self) -> Ints:
-        """The step of each entry, from 0."""
+        """For each entry, the number of its step, from 0."""
         return self.posted.position // self.a_step
 
     @cached_property
     def a_step(self) -> Ints:
-        """The number of messages per step on the side of each entry's channel."""
+        """For each entry, the number of messages per step on its side of the channel."""
         return self._channels[2][self._side[0]]
 
     @cached_property
@@ -177,7 +179,7 @@ class Held:
 
     @cached_property
     def _counts(self) -> Ints:
-        """The number of entries on each side of the plan."""
+        """For each side of the plan's channels, the number of entries."""
         at, known = self._side
         return np.bincount(at[known], minlength=len(self._channels[0]))
 
@@ -189,7 +191,7 @@ class Held:
 
     @cached_property
     def _done(self) -> Ints:
-        """The number of whole steps that each rank has posted."""
+        """For each rank, the number of whole steps that it has posted."""
         keys, _, count = self._channels
         steps = np.full(self.program.ranks, self.steps, dtype=np.int64)
         at = np.searchsorted(keys, self.plan.key)
@@ -203,7 +205,7 @@ class Held:
 
     @cached_property
     def unposted(self) -> Bools:
-        """True, for each message of the plan, if its rank did not post it in the rank's current step."""
+        """For each message of the plan, True if its rank did not post it in the rank's current step."""
         keys, _, count = self._channels
         at = np.searchsorted(keys, self.plan.key)
         done = self._done[self.program.rank[self.plan.index]]
@@ -211,7 +213,7 @@ class Held:
 
     @cached_property
     def next(self) -> Ints:
-        """The first message of the plan that each rank did not post, or -1."""
+        """For each rank, the first planned message that it did not post, or -1."""
         found = np.full(self.program.ranks, -1, dtype=np.int64)
         if not self.recorded.cut:
             missing = self.plan.index[self.unposted][::-1]
@@ -235,7 +237,7 @@ class Held:
 
     @cached_property
     def misplaced(self) -> Ints:
-        """For each rank, the first entry on a different channel from the message at that place in its list, or -1.
+        """For each rank, the first entry on a different channel from the planned message at its position, or -1.
 
         The order of messages within a batch does not matter.
         """

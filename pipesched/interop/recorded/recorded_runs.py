@@ -40,7 +40,7 @@ def read(folder: str, program: Program) -> list[Recorded]:
     """Read the runs in a folder: one, or one for each pipeline of a job.
 
     Raises:
-        PipeschedError: PS890 without a run; PS891 if a file cannot be read; PS892 if the run has another size.
+        PipeschedError: PS890 if there is no run; PS891 if a file cannot be read; PS892 if the sizes differ.
     """
     with without_cycles():
         return _read(folder, program)
@@ -181,7 +181,7 @@ def _traces(files: Mapping[str, bytes], program: Program) -> Recorded:
             here.append((time, len(here), Op[match[2]], int(match[1]), int(match[3])))
     if not any(found.values()):
         raise fail(
-            InteropCode.NO_RECORD, "the traces contain no sends or receives", help="give the traces of `Recorder.dumps`"
+            InteropCode.NO_RECORD, "the traces contain no sends or receives", help="give traces from `Recorder.dumps`"
         )
     _require_ranks(max(program.ranks, max(found) + 1), program)
     flat = [(rank, *row[2:]) for rank in range(program.ranks) for row in sorted(found[rank], key=lambda row: row[:2])]
@@ -207,7 +207,7 @@ def _traces(files: Mapping[str, bytes], program: Program) -> Recorded:
 
 
 def events(files: Mapping[str, bytes]) -> Iterator[tuple[int, float, str]]:
-    """Yield the rank, the time and the name of each instruction of traces, and of each message of a batch.
+    """Yield the rank, the time and the name of each instruction in traces, and of each message in a batch.
 
     Raises:
         PipeschedError: PS891 if a file is cut off or not a trace, or if a rank has several traces.
@@ -227,7 +227,7 @@ def events(files: Mapping[str, bytes]) -> Iterator[tuple[int, float, str]]:
 
 
 def _instructions(event: Mapping[str, Any]) -> list[tuple[int, float, str]]:
-    """Return the instruction of an event, or the messages of a batch; none for other events."""
+    """Return (rank, time, name) of an event's instruction, or of each message in a batch; empty for other events."""
     args = event.get("args", {})
     if event["ph"] != "X" or "index" not in args:
         return []
@@ -237,7 +237,7 @@ def _instructions(event: Mapping[str, Any]) -> list[tuple[int, float, str]]:
 
 
 def _addressed(rank: Column, op: Column, stage: Column, microbatch: Column, program: Program) -> tuple[Column, Column]:
-    """Return each message's peer and communicator by the plan; peer -1 if its rank has no such message."""
+    """Return each message's planned peer and communicator; the peer is -1 if its rank has no such message."""
     index = np.flatnonzero(program.sends | program.receives)[::-1]  # the first of equal messages
     rows = zip(*(x[index].tolist() for x in (program.rank, program.op, program.stage, program.microbatch)), strict=True)
     planned = dict(zip(rows, index.tolist(), strict=True))

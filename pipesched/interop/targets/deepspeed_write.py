@@ -5,14 +5,14 @@
     SEND_B, RECV_B    SendGrad, RecvGrad
     at the end        ReduceTiedGrads, ReduceGrads, OptimizerStep
 
-The engine's instructions name a buffer instead of a microbatch. A microbatch has the lowest free buffer from its first
+The engine's instructions name a buffer instead of a microbatch. A microbatch uses the lowest free buffer from its first
 instruction on the stage to its last, so a stage has as many buffers as simultaneous microbatches. The data loader
 delivers batches in order: the first and the last stage load all microbatches up to the one of their next F.
 
     LoadMicroBatch(0) LoadMicroBatch(1) ForwardPass(1) ForwardPass(0)        for F1, F0
 
-The engine has one place for the loss, and one for the received gradient. Before the next microbatch overwrites it,
-`Keep` saves the value, and `Take` restores it for its B; the module defines these two instructions:
+The engine stores a single loss and a single received gradient. Before the next microbatch overwrites it, `Keep` saves
+the value, and `Take` restores it for the B that needs it; the module defines these two instructions:
 
     ForwardPass(0) Keep(0) ForwardPass(1) BackwardPass(1) Take(0) BackwardPass(0)
 
@@ -81,7 +81,7 @@ LOAD, KEEP, TAKE = "LoadMicroBatch", "Keep", "Take"
 _END = "ReduceTiedGrads(), ReduceGrads(), OptimizerStep(),"
 
 Words = list[tuple[str, int]]
-"""Instructions of a stage: name and microbatch."""
+"""The instructions of a stage, each with its name and microbatch."""
 
 
 def _unknown(schedule: Schedule, program: Program) -> Iterator[Diagnostic]:
@@ -123,7 +123,9 @@ def _stage(program: Program, rank: int) -> str:
 
 
 def _loaded(program: Program, rank: int, *, ends: bool) -> Words:
-    """Return the instructions of a stage that DeepSpeed has. ends: True to add loads, for the first and last stage."""
+    """Return a stage's instructions, without those that DeepSpeed lacks. ends: True for the first and last stage, where
+    loads are added.
+    """
     here = slice(int(program.start[rank]), int(program.start[rank + 1]))
     words: Words = []
     loaded = 0
