@@ -128,7 +128,7 @@ class Order:
 
     @cached_property
     def _suspects(self) -> list[int]:
-        """The indices of the ranks to examine: in a large job, only roots, the wait cycle, and ranks that wait for them."""
+        """The indices of the ranks to examine: in a large job, only roots, the wait cycle, and ranks behind them."""
         job = self.job
         if len(job.ranks) <= _SUSPECTS:
             return [*range(len(job.ranks))]
