@@ -127,7 +127,7 @@ def _aligned(instance: Instance, rows: Sequence[Row]) -> list[str]:
 
 
 def _unit(known: Sequence[Known], instance: Instance) -> Iterator[str]:
-    """Yield a line with the unit of time, its ratio to that of `compare`, and assumed costs of other backwards."""
+    """Yield a line with the unit of time, its ratio to that of `compare`, and assumed costs of other kinds."""
     stages, ranks = instance.placement.stages, instance.placement.ranks
     other = "" if stages == ranks else f"; in `pipesched compare` a stage takes {Fraction(ranks, stages)} of them"
     guessed = instance.costs.assumed_of({*"FIWB"} - {*instance.kinds})

@@ -122,7 +122,7 @@ class Front:
         return [(f"peak-{str(x.peak).replace('/', '_')}", x.answer.source) for x in self.points]
 
     def to_json(self) -> dict[str, object]:
-        """Return the front, and every answer with its placement and its cap."""
+        """Return, as JSON, the points of the front, and every answer with its placement and cap."""
         points = [
             {"placement": x.way.name, **exact(peak=x.peak, value=x.value), "proved": x.proved} for x in self.points
         ]

@@ -155,7 +155,7 @@ def _working(
 def _require_room(states: Sequence[Fraction], caps: Sequence[Fraction], zero: int) -> None:
     """Raise PipeschedError, PS503, if parameters, gradients and optimizer exceed a cap."""
     pairs = enumerate(zip(states, caps, strict=True))
-    over = [f"rank {rank} {gigabytes(there)} of {gigabytes(cap)}" for rank, (there, cap) in pairs if there > cap]
+    over = [f"rank {rank} needs {gigabytes(there)} of {gigabytes(cap)}" for rank, (there, cap) in pairs if there > cap]
     if over:
         more = f" and {len(over) - _SHOWN} more" if len(over) > _SHOWN else ""
         message = f"parameters, gradients and optimizer states alone exceed the cap: {', '.join(over[:_SHOWN])}{more}"

@@ -1,7 +1,7 @@
 """Finds, among orders of equal makespan, one whose makespan has a low 95th percentile (p95) when times vary.
 
-    best order, library orders as short ──> the one with the least p95 ──> an operation is moved on its rank ──> ...
-                                                 kept if the makespan is as short, the caps hold, and p95 falls
+    best order, library orders as short ──> the one with the lowest p95 ──> move an operation on its rank ──> ...
+                                                 keep the order if it is as short, within the caps, and p95 falls
 
 Times are drawn as in `verify --jitter`, with the same draws for every order.
 """

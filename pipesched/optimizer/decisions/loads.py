@@ -8,7 +8,7 @@
 They are inferred from two splits with one layer per stage, except that all other layers are on the last stage, or on
 the first. A cost that is not a sum of such loads, as with two kinds of layers, is refused. Times are rounded to whole
 nanoseconds per layer. For caps in bytes, the unit of memory is what a microbatch keeps on 1 / p of the layers; loads
-are rounded up and caps down, to a thousandth of the unit.
+are rounded up and caps are rounded down, to a thousandth of the unit.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The search for a shorter order of a schedule's own slots.
 
     the given order, list schedules by longest tail and by turn ──> best
-    a slot of a critical block moved within it, kept if the order is not longer than one of the last few ──> best
+    move a slot within a critical block; keep the order if it is no longer than the order some moves before ──> best
 
 A critical block is a series of slots on one rank, without idle time between them, on a longest path; only a move in
 such a block can shorten the order. (Nowicki and Smutnicki, Management Science 42, 1996; late acceptance: Burke and

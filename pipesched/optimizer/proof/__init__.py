@@ -9,5 +9,5 @@
     lrat        a proof that the clauses contradict each other, followed step by step
     every       extension to every m: a part of the schedule that repeats, and a bound that grows with it
 
-`judge`, `case`, `entries` and `answer` read an answer and give the verdict.
+`judge`, `case`, `entries` and `answer` read an answer and derive its verdict.
 """

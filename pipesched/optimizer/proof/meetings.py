@@ -23,7 +23,7 @@ least value over all states is the bound.
 
 Ranks before the home enter through heads and tails. For the span, heads and tails are measured in the frame of the
 home. With I = B, all of this is also true of full backwards. For unit costs without messages, on a linear placement on
-p ranks, the chain gives (n + 1) (2p + 2) + 3x - 2: a round trip takes 2p + 2, although no rank sees more than 2p + 1.
+p ranks, the bound is (n + 1) (2p + 2) + 3x - 2: a round trip takes 2p + 2, although no rank sees more than 2p + 1.
 """
 
 from __future__ import annotations

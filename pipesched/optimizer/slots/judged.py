@@ -1,6 +1,6 @@
 """Judges a schedule with pairs, and its certificate.
 
-    schedule    complete, every input before its use, within the caps, with the makespan that the certificate gives
+    schedule    complete, every input before its use, within the caps, with the makespan that the certificate states
     bound       the work of a rank, with each F alone or in a pair, whichever is cheaper; or a microbatch's longest path
     refuted     shorter makespans, by a proof from the clauses of `proof.slots`, followed here
 

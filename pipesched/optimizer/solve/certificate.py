@@ -90,7 +90,7 @@ def _every(instance: Instance, repeated: Periodic) -> dict[str, object]:
 
 
 def _bound(problem: Problem, bound: Bound) -> dict[str, object] | None:
-    """Return the entry `bound` for a bound by work between two times; None for others, which `ranks` finds too."""
+    """Return the entry `bound` for a bound by work between two times; None for others, which the checker derives."""
     if not isinstance(bound.terms, Busy):
         return None
     frame = {"frame": bound.frame} if problem.objective == "span" else {}

@@ -50,7 +50,7 @@ _NEVER = np.int64(2**60)
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A problem; times in ticks of 1 / scale, memory in parts of `part` of the unit of peaks.
+    """A problem. Times are in ticks of 1 / scale, and memory is in parts, whose size in the unit of peaks is `part`.
 
     op, route, stage, rank, length, duration, takes, frees: int64, shape (sequences,). takes: memory taken at the start;
     frees: memory freed at the end, negative if memory is taken. before, after, lag: int64, shape (edges,): operation i

@@ -11,8 +11,8 @@
     instant   an operation without duration starts at t  ->  no operation of its rank starts before t and ends after t
 
 A sequence in FIFO order is a single counter, so no variable represents a pair of operations: there are O(operations x
-time window) variables in all. Memory constraints that are not precedences compare two sums of counters, see
-`memory_counters`. Clauses are built as arrays; no Python loop runs over operations. This is the order encoding of
+time window) variables in all. Memory constraints that are not precedences compare two sums of counters
+(`memory_counters`). Clauses are built as arrays; no Python loop runs over operations. This is the order encoding of
 Crawford and Baker, AAAI 1994, with one counter per sequence.
 """
 

@@ -1,7 +1,7 @@
 """Decides whether a forward is safe to start, since an unfinished microbatch needs memory on every rank that it has yet
 to visit.
 
-    `least_cap.alone` gives the memory that a microbatch holds after each operation of its chain, and how much more it
+    `least_cap.alone` returns the memory that a microbatch holds after each operation of its chain, and how much more it
         needs later
 
 A state is *safe* if the unfinished microbatches can be finished one after another (Dijkstra's banker's algorithm). A

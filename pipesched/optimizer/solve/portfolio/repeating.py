@@ -10,8 +10,8 @@ Sometimes (at random, from a seed) an operation skips a free time and leaves it 
 tried. If no free time is long enough, an operation overlaps others: the times determine only the order, and the order
 is run as early as possible. The method is Rau's (Iterative modulo scheduling, MICRO 1994) without eviction.
 
-A building block (Qi et al., 2024, arXiv:2405.15362) gives the slots of one unit in which a microbatch runs its four
-operations on each rank: a, b = F of the rank's first and second stage, and B, A = their backwards. The block is
+A building block (Qi et al., 2024, arXiv:2405.15362) states the slots, each of one unit, in which a microbatch runs its
+four operations on each rank: a, b = F of the rank's first and second stage, and B, A = their backwards. The block is
 repeated every 6 slots, and W take the two free slots:
 
     slot on position j     a: 0 + up j      b: b0 - j      B: B0 + up j      A: A0 - j        up = 1: V-Min, 2: V-Half
