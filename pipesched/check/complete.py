@@ -27,10 +27,10 @@ from pipesched.model.ops import COMPUTES, COPIED, FOR_BACKWARDS, MAKERS, Op, Res
 from pipesched.model.schedule import Schedule
 
 REQUIRED = {
-    Op.F: "its loss is never computed, and later stages wait for it",
-    Op.B: "it adds no gradient",
-    Op.W: "its weights get no gradient",
-    Op.I: "the stages before it get no gradient",
+    Op.F: "the loss of the microbatch is never computed, and later stages wait for this F",
+    Op.B: "the microbatch adds no gradient there",
+    Op.W: "the weights of the stage get no gradient from the microbatch",
+    Op.I: "earlier stages get no gradient from the microbatch",
 }
 """For each kind that every stage and microbatch must run, as a whole or in parts: the consequence if it is missing."""
 
@@ -143,7 +143,11 @@ def _twice(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnosti
         what = f"{name} runs twice" if how == "again" else f"{name} both run"
         op = Op(int(schedule.op[i]))
         enough = op.kind.makes[0] in FOR_BACKWARDS
-        help = f"keep one: one {op.name} is enough" if enough else "keep one: each microbatch adds its gradient once"
+        help = (
+            f"keep one: one {op.name} is enough"
+            if enough
+            else "keep one: each microbatch must add its gradient only once"
+        )
         yield Diagnostic(CheckCode.TWICE, what, here, notes(more), help)
 
 
@@ -181,7 +185,7 @@ def _copied(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnost
         back = dependencies.made[COPIED[op].kind.makes[0]]
         note = f"{op.name} is a {op.kind.words}, and {COPIED[op].name} a {COPIED[op].kind.words}"
         for found, other, lacks, why, where in (
-            (out, back, COPIED[op], "is offloaded, and its backward needs it", "between it and its I or B"),
+            (out, back, COPIED[op], "is offloaded, but the backward needs it", "between it and its I or B"),
             (back, out, op, "was never offloaded", "before it"),
         ):
             for (i,), more in by_statement(rows(found[(found >= 0) & (other < 0)]), schedule):
@@ -246,7 +250,7 @@ def check_placement(subject: Subject) -> Iterator[Diagnostic]:
             CheckCode.IDLE_RANK,
             f"no stage is on rank {schedule.ranks}{behind}; p is {asked}",
             (),
-            (f"the bubble and 1/p of the model refer to {schedule.ranks} ranks, {interval(0, schedule.ranks)}",),
+            (f"the bubble and the unit of peaks refer to {schedule.ranks} ranks, {interval(0, schedule.ranks)}",),
             f"place a stage on rank {schedule.ranks} too: a range excludes its end, so `0 .. p` means p ranks",
         )
     for rank, more in limited(np.flatnonzero(np.diff(schedule.start) == 0).tolist()):

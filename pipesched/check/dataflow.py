@@ -107,7 +107,7 @@ def _overlaps(schedule: Schedule) -> Iterator[Diagnostic]:
             what, why = f"{first} and {part} overlap", "an overlap pair is an F with a B, I or W, or an I with a W"
         else:
             what = f"{first} and {part} overlap, but {part} depends on {first}"
-            why = "a microbatch's backward starts after its whole forward, and W after the I of the stage"
+            why = "a microbatch's backward starts after its whole forward, and a W after the I of its stage"
         yield Diagnostic(
             CheckCode.OVERLAP_DEPENDENT,
             what,

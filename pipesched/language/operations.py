@@ -210,7 +210,7 @@ class Emitter:
         self._require(op, chunk)
         low, end, _ = self.chunks[chunk or 0]
         if not low <= microbatch < end or microbatch in self.others[chunk or 0]:
-            here = f"chunk {chunk or 0} of rank {self.rank} runs {self._runs(chunk or 0)}"
+            here = f"chunk {chunk or 0} of rank {self.rank} runs only {self._runs(chunk or 0)}"
             message = f"{op.name} of microbatch {microbatch}: {here}"
             raise Halt(Code.MICROBATCH_RANGE, message, "names this microbatch")
         self._limited()

@@ -107,7 +107,9 @@ def _routes(checked: Checked, names: Names, max_ops: int) -> list[Route]:
 def _require_few(checked: Checked, stages: int, microbatches: int, max_ops: int) -> None:
     least = (1 + any(Result.GRADIENT in Op[site.op].kind.makes for site in checked.sites)) * stages * microbatches
     if least > max_ops:
-        what = f"{stages} stages and {microbatches} microbatches: {least} operations at least; the limit is {max_ops}"
+        what = (
+            f"{stages} stages and {microbatches} microbatches need at least {least} operations; the limit is {max_ops}"
+        )
         raise _too_many(what, checked.items(ast.Stages)[0].span)
 
 
@@ -157,7 +159,7 @@ def _line(node: ast.Stages, routes: dict[_Key, Route], names: Names, max_ops: in
         taken = node.microbatches and (names.number(node.microbatches[0], *of), names.number(node.microbatches[1], *of))
         each = range(*taken) if node.microbatch and taken else range(-1, 0)
         if (high - low) * len(each) > max_ops:
-            raise _too_many(f"{(high - low) * len(each)} stages at least; the limit is {max_ops}", node.span)
+            raise _too_many(f"at least {(high - low) * len(each)} stages; the limit is {max_ops}", node.span)
         for i in each:
             route = routes.setdefault((name, k, i), Route(name, k - members.start, node.span))
             route.microbatches = (i, i + 1) if node.microbatch else taken or route.microbatches

@@ -177,7 +177,7 @@ class Expressions(Record):
         left = self.term(node.left, scope, takes)
         right = self.term(node.right, scope, left.kind if takes == "unknown" else takes)
         if node.operator == "/" and not self.exact:
-            message = "`/` is exact division, only for claims and costs"
+            message = "`/` is exact division, which only claims and costs allow"
             help = f"write `{node.left.span.text} // {node.right.span.text}`: `//` rounds down"
             scope.report(Code.TYPE, message, node.span, "this must be a whole number", help)
         lazy, parts = _LAZY.get(node.operator), (left.code, right.code)

@@ -18,10 +18,10 @@ OPTIONS = (
     Option(
         "check",
         flag,
-        ("Write no files; list the files that would change, with exit status 1 if there are any."),
+        ("Write no files; list the files that would change, and exit with status 1 if there are any."),
         terminal=True,
     ),
-    Option("diff", flag, "Write no files; show the changes, with exit status 1 if there are any.", terminal=True),
+    Option("diff", flag, "Write no files; show the changes, and exit with status 1 if there are any.", terminal=True),
     *OUTPUT,
 )
 

@@ -50,7 +50,7 @@ class Kernel:
     def fault(self, schedule: Schedule) -> str:
         """Return why this is not a kernel of the schedule; empty if it is one."""
         if schedule.placement.routes != 1:
-            return "a kernel must have a single route"
+            return "a schedule with a kernel must have a single route"
         if not (len(self.low) == len(self.high) == schedule.ranks and self.microbatches > 0 <= self.copies):
             return f"a kernel needs {schedule.ranks} ranks, at least one microbatch, and a nonnegative number of copies"
         if bool(schedule.second.any()):
@@ -67,7 +67,7 @@ class Kernel:
             if not np.array_equal(kinds, np.unique(key[start:end])) or bool(np.any(times != self.microbatches)):
                 return f"the kernel of rank {rank} does not run every stage for {self.microbatches} microbatches"
             if not np.array_equal(key[high:after], np.tile(key[low:high], self.copies)):
-                return f"{self.copies} copies of the kernel of rank {rank} do not follow it"
+                return f"the kernel of rank {rank} is not followed by {self.copies} copies"
         return ""
 
 

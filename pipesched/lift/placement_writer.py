@@ -28,7 +28,7 @@ from pipesched.model.numbers import runs
 from pipesched.model.placement import Placement
 
 TAKEN = frozenset("pvmrsi")
-"""The names that a printed file reserves."""
+"""The names that a written file uses as parameters and variables."""
 
 _HELP = "keep it as an order or a torch CSV"
 

@@ -181,7 +181,7 @@ def _entry(key: str, cost: Cost) -> str:
     stages, microbatches = cost.whole.shape
     if cost.whole.size > _CELLS:
         message = f"the cost {key} has {cost.whole.size:,} values; at most {_CELLS:,} can be written"
-        raise fail(Code.TARGET, message, help="write the order without them; --costs takes a file of costs")
+        raise fail(Code.TARGET, message, help="write the order without them; --costs accepts a file of costs")
     rows = [tuple(_cost(cost.at(stage, i)) for i in range(microbatches)) for stage in range(stages)]
     return f"{key}[s, i] = {_chosen('s', [_chosen('i', row) for row in rows])}"
 
@@ -201,7 +201,7 @@ def _cost(cost: Fraction | tuple[Fraction, ...]) -> str:
         return f"[{', '.join(map(_cost, cost))}]"
     number = shown(cost)
     if any(map(too_long, number.split("/"))):
-        message = f"a cost is {number[:40]}: the numbers of a .ps file have at most {LONGEST} digits"
+        message = f"a cost is {number[:40]}: numbers in a .ps file have at most {LONGEST} digits"
         raise fail(Code.TARGET, message, help="round the costs, or write the order without them")
     return number.replace("/", " / ")
 

@@ -454,7 +454,7 @@ def _require_positive(key: str, rule: Rule, known: Mapping[str, Cost]) -> None:
 
 def _check_key(key: str, given: Mapping[str, Cost]) -> None:
     if key not in KEYS:
-        parts = "; `verify`, `show`, `why`, `compare` and `diff` also take files of parts" * (key == "layers")
+        parts = "; `verify`, `show`, `why`, `compare` and `diff` also accept files of parts" * (key == "layers")
         raise fail(Code.COSTS, f"no cost is called {key!r}", help=f"costs are {', '.join(KEYS)}{parts}")
     if key in given:
         raise fail(Code.COSTS, f"cost {key} is given twice")

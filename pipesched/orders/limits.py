@@ -7,7 +7,7 @@ import numpy as np
 from pipesched.model.columns import NEIGHBOUR, Column
 
 LARGEST = 10_000_000
-"""The largest allowed number of a stage or microbatch."""
+"""The largest allowed stage or microbatch number."""
 
 SPARE = 1_000_000
 """Limit on the entries of the table rank[stage, microbatch]; each operation in the file adds four."""

@@ -152,7 +152,7 @@ def _part(text: str) -> tuple[Op, list[str]] | Bad:
             return op, [name for name, digits in match.groupdict().items() if digits is not None]
     if _GRADIENT_OF_I.match(text):
         return Bad("a gradient is written with the letter B, even if an I computed it", "write send:B3.0>1")
-    return Bad("it is not a word of the order notation", HELP)
+    return Bad("the order notation has no such word", HELP)
 
 
 def _meaning(shape: str) -> Sequence[Entry] | None:

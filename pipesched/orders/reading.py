@@ -64,5 +64,8 @@ def stream(source: Source, *, parameters: Mapping[str, Value]) -> Loaded:
 def _sizes(source: Source, parameters: Mapping[str, Value]) -> Mapping[str, Value]:
     """Raise PipeschedError (PS208) for parameters other than the p and m of the order."""
     if extra := sorted(set(parameters) - {"p", "m"}):
-        raise fail(Code.PARAMETER_UNKNOWN, f"{source.name} is an order, without parameters: {', '.join(extra)} given")
+        raise fail(
+            Code.PARAMETER_UNKNOWN,
+            f"{source.name} is an order, which has no parameters, but {', '.join(extra)} was given",
+        )
     return parameters

@@ -74,7 +74,7 @@ def _finding(source: Source, error: StreamError) -> Diagnostic:
         message = "the fingerprint does not match this placement and these instructions"
         help = "emit the stream again from its schedule: a stream changed by hand is a different, unverified program"
         return Diagnostic(Code.FINGERPRINT, message, _at(source, error.path, "of another program"), help=help)
-    help = "the fields of a stream and of each instruction are in emit/README.md"
+    help = "emit/README.md describes the fields of a stream and of each instruction"
     if error.path == "ranks" and '"instructions"' in source.text:
         help = "this is the file of one rank, written by `emit --per-rank`: verify the stream of all ranks"
     where = f"{error.path}: " if error.path else ""
@@ -104,7 +104,7 @@ def _problems(source: Source, made: Stream) -> Iterator[Diagnostic]:
     elif sparse(made.placement, len(made.ranks), operations):
         many = f"{len(made.ranks):,} ranks, " if len(made.ranks) > RANKS else ""
         sizes = f"{many}{made.stages:,} stages and {made.microbatches:,} microbatches"
-        message = f"{sizes}, but {operations:,} instructions"
+        message = f"{sizes}, but only {operations:,} instructions"
         yield Diagnostic(Code.OUT_OF_RANGE, message, _at(source, "placement", "these are declared here"))
     else:
         yield from _nowhere(source, made)

@@ -190,7 +190,7 @@ def _entry(match: re.Match[str]) -> Operation | Bad:
     if (match[3] == "") != (op in WITHOUT_MICROBATCH):
         if match[3]:
             return Bad(f"{op.name} applies to a whole stage, and torch ignores the microbatch {match[3][:20]}", SHAPE)
-        return Bad(f"{op.name} needs a microbatch, but torch accepts it without one", SHAPE)
+        return Bad(f"{op.name} needs a microbatch, although torch accepts it without one", SHAPE)
     for what, digits in (("stage", match[1]), ("microbatch", match[3])):
         if number(digits) > LARGEST:
             beyond = f"{what} {short(digits.lstrip('0'))} is beyond the limit of {LARGEST:,}"

@@ -146,7 +146,7 @@ class Proof:
         if claim.release not in (None, "W"):
             raise Unsettled(f"`release {claim.release}`")
         if not isinstance(claim.claim, ast.Binary) or not (self.sized or claim.claim.operator in _COMPARES):
-            raise Unsettled("the claim is not a `==`, `<=` or `>=`")
+            raise Unsettled("the claim is not a comparison with `==`, `<=` or `>=`")
         if self.counted or self.sized:
             return claim.claim
         node = _quotient(claim.claim) if self._even else claim.claim
@@ -199,7 +199,7 @@ class Proof:
         used = (used - {UNIT} - _MEMORY) | costs_in(node)
         if "peak" in ast.names_in(node):
             if not costs_in(node) <= _MEMORY or ast.names_in(node) & (set(FIGURES) - {"peak"}):
-                raise Unsettled("it mentions both memory and time")
+                raise Unsettled("the claim mentions both memory and time")
             known = self.question.settled(lambda: self.question.model.statements)
             again = any(x.letter == "R" for x in known)
             return ["M", *(["K"] if again and not self.counted else []), *unit]
@@ -252,7 +252,7 @@ def _kept(part: Part, names: Sequence[str]) -> list[Form]:
     own = {*names} - {UNIT}
     found = [form for form in part.named if not form.keys().isdisjoint(own)]
     if any(not form.keys() <= {*names} for form in found):
-        raise Unsettled("it mentions both memory and time")
+        raise Unsettled("the claim mentions both memory and time")
     return found
 
 

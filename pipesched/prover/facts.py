@@ -134,7 +134,7 @@ class Facts:
                 and self.rel.holds(f"{what} on a rank: not fewer", turns, wide)
                 and self.rel.holds(f"{what} on a rank: not more", wide, turns)
             ):
-                raise Unsettled(f"the number of {kind} on a rank")
+                raise Unsettled(f"the number of {kind} on a rank is not proved")
             made[kind] = found
         return made
 

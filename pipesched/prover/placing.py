@@ -192,7 +192,8 @@ def _require_reads(read: Map, stages: Set, file: ast.File, *, several: bool) -> 
     inside = read.intersect_domain(stages)
     if several or not inside.is_subset(before) or not inner.is_subset(inside.range()):
         raise NotAffine(
-            file.name.span, "each stage must read earlier stages only, and another stage must read each but the last"
+            file.name.span,
+            "each stage must read only earlier stages, and another stage must read each stage but the last",
         )
 
 

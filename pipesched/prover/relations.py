@@ -116,7 +116,7 @@ class Relations:
         found = same.subtract(same)
         for own, other in zip(x.place, y.place, strict=False):
             if (own is None) != (other is None):
-                raise Unsettled("the order of the operations of a rank")
+                raise Unsettled("the order of a rank's operations is not known")
             if own is None or other is None:
                 k = next(loops)
                 found = found.union(same.order_lt(kind.in_, k, kind.out, k))

@@ -244,7 +244,7 @@ def clock(timeline: Timeline) -> str:
             why = str(error)
     edges = timeline.flow.near.union(timeline.flow.far)
     if timeline.rel.space.width == 1 and scheduled(timeline.flow, "", edges):
-        return "a clock of isl's scheduler"
+        return "a clock found by isl's scheduler"
     for letter, costs in zip(timeline.letters, units, strict=True):
         with suppress(Unsettled):
             timed = timeline.at(costs)
@@ -252,7 +252,7 @@ def clock(timeline: Timeline) -> str:
             if timeline.feasible(timed) and scheduled(
                 timeline.flow, f" after start at {shown(costs)}", edges.intersect(same)
             ):
-                return f"start times of {letter}, then a clock of isl's scheduler"
+                return f"start times of {letter}, then a clock found by isl's scheduler"
     raise Unsettled(f"no deadlock: {why}")
 
 

@@ -160,5 +160,5 @@ def require_certificate(report: Report, made: Examination | None, source: Source
     """
     if options.of(Opinion).second_opinion and report.ok and not isinstance(report, Certified):
         help = "`pipesched prove SCHEDULE --json -o cert.json` writes one"
-        raise fail(Code.USAGE, "--second-opinion requires a certificate of `prove`", help=help)
+        raise fail(Code.USAGE, "--second-opinion requires a certificate written by `prove`", help=help)
     return report

@@ -63,7 +63,7 @@ def _missing(program: Program, keys: Ints, done: Ints) -> Iterator[Diagnostic]:
         yield Diagnostic(
             OrdersCode.NO_REDUCTION,
             f"stage {stage} has no REDUCE_GRAD on rank {rank}: its gradients {stay}",
-            (label(program, last, f"the last backward of stage {stage}, and no reduction on this rank"),),
+            (label(program, last, f"the last backward of stage {stage}; this rank has no reduction"),),
             notes("with FSDP the gradients are never reduced, and the stage does not train", more),
             f"add {stage}REDUCE_GRAD after {program[last]}",
         )
@@ -103,7 +103,7 @@ def _early(program: Program, found: list[tuple[int, ...]]) -> Iterator[Diagnosti
             OrdersCode.REDUCED_EARLY,
             f"the gradients of stage {stage} are reduced before {backwards} of the stage",
             (
-                label(program, index, f"reduced here, with {late} still to come"),
+                label(program, index, f"reduced here, before {late} of the stage's backwards"),
                 label(program, last, "the last backward of the stage"),
             ),
             notes("gradients added after the reduction are neither divided nor summed over data-parallel copies", more),
