@@ -28,7 +28,7 @@ class Binding:
         if len(self.engines) > 1:
             said, most = self.exposed.asked.unit.text, max(self.engines, key=lambda engine: self.engines[engine])
             times = ", ".join(f"{engine} {said(time)}" for engine, time in self.engines.items())
-            yield f"parts on the critical path: {times}; {most} binds"
+            yield f"parts on the critical path: {times}; {most} is the bottleneck"
 
     def to_json(self) -> dict[str, object]:
         """Return the figures of `exposed`, and the time that each engine takes on the critical path."""

@@ -113,7 +113,7 @@ def of_options(options: Extended, placement: Placement) -> Parts:
 
 
 def made(parts: Parts, schedule: Schedule) -> tuple[list[Stage], list[int]]:
-    """Return the distinct stages, as parts, and the index of each stage among them.
+    """Return the parts of the distinct stages, and for each stage its index among them.
 
     Raises:
         PipeschedError: PS263.
@@ -128,7 +128,7 @@ def made(parts: Parts, schedule: Schedule) -> tuple[list[Stage], list[int]]:
         raise fail(
             EngineCode.PARTS_LAYERS,
             f"{parts.layers} layers per rank make {layers} layers per stage: {count} stages on {schedule.ranks} ranks",
-            help=f"give `layers` a multiple of {Fraction(count, schedule.ranks).numerator}, or another v",
+            help=f"set `layers` to a multiple of {Fraction(count, schedule.ranks).numerator}, or give another v",
         )
     return [Stage(*(Chain(int(layers), parts.letters.get(letter, ())) for letter in LETTERS))], [0] * count
 

@@ -41,7 +41,7 @@ MODELS = (STRICT, buffered(1), UNBOUNDED, ONE_STREAM, PAIR_STREAM, ASYNC)
 
 @dataclass(frozen=True)
 class Meetings:
-    """The checks of calls on engines. A call is a rank and its number in the rank's list."""
+    """The checks of calls on engines. The index of a call is its position in `at`, over the calls of all ranks."""
 
     calls: Calls
 

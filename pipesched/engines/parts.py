@@ -98,7 +98,7 @@ class Parts:
 
     @property
     def given(self) -> bool:
-        """False for the default value, without parts."""
+        """Whether there are any parts; False for the default value."""
         return bool(self.letters or self.stages or self.of_model)
 
     def of_stage(self, ranks: int, stages: int) -> Fraction:

@@ -71,7 +71,7 @@ class Slot:
 
     @property
     def title(self) -> str:
-        """The slot, its rank and its times."""
+        """The title of a figure: the slot, its rank and its times."""
         return f"{self.name} on rank {self.rank}: {self.times}"
 
     @property

@@ -101,7 +101,7 @@ def find(name: str) -> AnyCode | Word:
         raise fail(Code.USAGE, f"{name!r} is a schedule", help=f"`pipesched list {own}` shows its file")
     near = difflib.get_close_matches(asked, known, n=1) or difflib.get_close_matches(dashed, known, n=1)
     hint = f"did you mean {_called(known[near[0]])}?" if near else "`pipesched explain` lists them"
-    raise fail(Code.USAGE, f"{name!r} is neither a code nor a word of the glossary", help=hint)
+    raise fail(Code.USAGE, f"{name!r} is neither a code nor a word in the glossary", help=hint)
 
 
 def _called(meant: AnyCode | Word) -> str:

@@ -116,7 +116,7 @@ def repeated(made: Analysis) -> Fraction | None:
 
 
 def _paths(made: Analysis) -> Ints:
-    """Return, in ticks, the longest path from the start of each rank's list to the end of each rank's list."""
+    """Return M in ticks: the longest path from the start of each rank's list to the end of each rank's list."""
     schedule, ticks, ranks = made.schedule, made.ticks, made.schedule.ranks
     cost, found, times = slot_costs(schedule, ticks), made.dependencies.messages(), made.timeline
     head = np.arange(len(schedule)) - schedule.joined

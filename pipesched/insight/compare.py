@@ -125,7 +125,7 @@ def _rows(per_stage: bool, sized: Sequence[tuple[Source, Options]]) -> list[Row]
 
 
 def _asked(source: Source, options: Options, *, per_stage: bool) -> Row | Asked:
-    """Return the examination of a file at a size, with comparable costs, or the reason for an empty row.
+    """Return the examination of a file at a size, with comparable costs, or an empty row with the reason.
 
     Raises:
         PipeschedError: PS207 if a parameter without a default is not given.

@@ -48,11 +48,11 @@ class Row(Judged):
     """The figures of a schedule at a size; None if the file has an error that prevents them. share: the share of the
     model on the rank that holds the most. own_costs: whether the file gives some of the costs. assumed: derived costs,
     each with the costs that it follows from. remarks: the assumptions as text, and further remarks on the costs.
-    rests_on: the assumptions about costs and bytes, as text; doubts: doubts about the costs. work: the reasons why this
-    schedule does less work than others, and the ranks without work. queued: the makespan if messages queue, under the
-    named communication model. jitter: the makespan with random times. exposed: the communication that compute does not
-    hide, if parts are given. versions: the largest number of weight versions alive on a rank, if STEPs are inside the
-    order. bytes: the peak bytes of each rank, if a model is given.
+    rests_on: the assumptions about costs and bytes, as text; doubts: contradictory or unused costs, as text. work: the
+    reasons why this schedule does less work than others, and the ranks without work. queued: the makespan if messages
+    queue, under the named communication model. jitter: the makespan with random times. exposed: the communication that
+    compute does not hide, if parts are given. versions: the largest number of weight versions alive on a rank, if STEPs
+    are inside the order. bytes: the peak bytes of each rank, if a model is given.
     """
 
     source: str
@@ -126,7 +126,7 @@ class Comparison:
         return "\n\n".join([*self.unit_line(), *parts, *self.below(verbose=verbose)])
 
     def unit_line(self) -> list[str]:
-        """Return the meaning of a time, if costs are not times of a model on a device."""
+        """Return the line that explains the unit of time; none if costs are times of a model on a device."""
         return [] if self.timed else [f"{'times' if self.unit else 'unit of time'}: {_UNITS[self.per_stage]}"]
 
     def below(self, *, verbose: bool = False) -> list[str]:

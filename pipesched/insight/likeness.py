@@ -41,9 +41,9 @@ READINGS = ("exactly", "up to W", "split")
 class Likeness:
     """A comparison of two orders of the same placement under a reading.
 
-    differing: per rank, the half-open range of the first order's operations that differ; empty if none differ. common:
-    the share of the longer order's operations that are at the same place in both orders, counted from either end of a
-    rank's list.
+    differing: for each rank, the half-open range of the first order's operations that differ; empty if none differ.
+    common: the share of the longer order's operations that are at the same place in both orders, counted from either
+    end of a rank's list.
     """
 
     reading: str

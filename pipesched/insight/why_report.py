@@ -283,7 +283,7 @@ def known_text(known: Known, schedule: Schedule) -> str:
 
 
 def _path(why: Why, every: bool) -> str:
-    """Return the operations of the critical path, one line per rank visited, with their source positions."""
+    """Return the operations of the critical path, one line per visited rank, with their source positions."""
     if not why.path:
         return ""
     made, said = why.analysis, why.said

@@ -26,7 +26,7 @@ UNITS = {
 }
 """The number of bytes in each unit: GB is 10^9 bytes, GiB is 2^30."""
 _UNITS = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?|\.[0-9]{1,9})\s*([A-Za-z]{1,9}|%)", re.ASCII)
-SHARE = "a cap counts activations, in units of one microbatch through 1/p of the model, not bytes"
+SHARE = "a cap counts activations, not bytes; the unit is one microbatch through 1/p of the model"
 
 
 def in_bytes(text: str) -> Bytes | None:

@@ -189,14 +189,14 @@ def _of(schedule: Schedule, table: Ints) -> Ints:
 
 
 def _before(schedule: Schedule, kept: Ints) -> Ints:
-    """Return, for each operation, the bytes that its rank keeps when it begins, before it frees any."""
+    """Return, for each operation, the bytes that its rank keeps when the operation begins."""
     before = np.concatenate([np.zeros(1, dtype=np.int64), kept])[: len(kept)]
     before[schedule.start[:-1][schedule.start[:-1] < len(kept)]] = 0
     return before
 
 
 def _until_w(schedule: Schedule, stored: Ints) -> Ints:
-    """Return, while each operation runs, the bytes that its rank keeps from I to W for trained stages."""
+    """Return, for each operation, the bytes that its rank keeps from I to W while the operation runs."""
     trained = schedule.placement.wants[Result.WEIGHTS][np.clip(schedule.stage, 0, schedule.stages - 1)]
     sign = np.where(trained, (schedule.op == _INPUT).astype(np.int64) - (schedule.op == _WEIGHTS), 0)
     kept = running_sum(sign * _of(schedule, stored), schedule.start)
@@ -204,7 +204,7 @@ def _until_w(schedule: Schedule, stored: Ints) -> Ints:
 
 
 def _versions(schedule: Schedule, trained: Trained, parts: tuple[tuple[parameters.Part, ...], ...]) -> Ints:
-    """Return the bytes of older weight versions, in the dtype of compute, while each operation runs."""
+    """Return, for each operation, the bytes of older weight versions that its rank holds, in the dtype of compute."""
     found = Versions.of(Analysis(schedule))
     if found is None:
         return np.zeros(len(schedule), dtype=np.int64)
@@ -252,7 +252,7 @@ def _state(schedule: Schedule, trained: Trained, parts: tuple[tuple[parameters.P
 
 
 def _reserve(schedule: Schedule, of: Reserve | None, states: Sequence[State], held: Mapping[str, Ints]) -> Ints:
-    """Return the bytes that the trainer takes in addition to the counted tensors, at each operation."""
+    """Return, for each operation, the bytes that the trainer takes in addition to the counted tensors."""
     if of is None:
         return np.zeros(len(schedule), dtype=np.int64)
     fixed = [_whole(of.fixed + of.state * (one.parameters + one.gradients)) for one in states]
@@ -263,7 +263,7 @@ def _reserve(schedule: Schedule, of: Reserve | None, states: Sequence[State], he
 
 @dataclass(frozen=True)
 class _Counted:
-    """A schedule and its model."""
+    """A schedule with its model and costs, for the texts of the assumptions."""
 
     schedule: Schedule
     a: Transformer
@@ -299,7 +299,7 @@ def _recomputation(s: _Counted) -> str:
 
 def _run_again(s: _Counted) -> str:
     edge = gigabytes(activations.boundary(s.a, replace(s.x, context=s.x.context * s.schedule.slices)))
-    kept = "K of the costs, as a fraction of the activations" if "K" in s.costs.given else f"its stage's input, {edge}"
+    kept = "the fraction K (in the costs) of the activations" if "K" in s.costs.given else f"its stage's input, {edge}"
     return f"the schedule recomputes {s.again:,} forwards of whole stages (R); until its R, each F keeps {kept}"
 
 
@@ -396,13 +396,13 @@ _ASSUMED: tuple[tuple[Callable[[_Counted], object], Callable[[_Counted], str]], 
     (
         lambda s: s.x.keep_outputs,
         lambda s: (
-            "as in torch the output of a stage is kept until its backward; cross entropy makes two gradients in fp32"
+            "as in torch, the output of a stage is kept until its backward; cross entropy makes two gradients in fp32"
         ),
     ),
     (
         lambda s: not s.x.keep_outputs,
         lambda s: (
-            "as in Megatron-LM the output of a stage is kept until it is sent, and the loss makes no gradient in fp32"
+            "as in Megatron-LM, the output of a stage is kept until it is sent, and the loss makes no gradient in fp32"
         ),
     ),
     (lambda s: s.a.experts, lambda s: "tokens are assumed to be spread evenly over experts"),

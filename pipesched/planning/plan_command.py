@@ -31,7 +31,7 @@ PLAN = (
     Option("only", texts, "Try only these values of p, t, c, d, e, v, b, ...", "t=4,8", (), typed=text),
     Option("trainer", text, "Show only choices that this trainer can run, with its configuration.", "NAME[==RELEASE]"),
     Option("config", None, "With --trainer: write the first row's configuration.", "FILE", terminal=True),
-    Option("optimize", seconds, "Let the optimizer reorder the first rows, for SECONDS.", "SECONDS", terminal=True),
+    Option("optimize", seconds, "Search for better orders of the first rows, for SECONDS.", "SECONDS", terminal=True),
     Option("explain", None, "Explain why a choice with these sizes is not the first.", "p=8,t=4,.."),
     Option("top", whole, "Number of rows.", "N", 5),
     replace(EFFICIENCY, help="Assumed fraction of peak FLOP/s, e.g. 50% [default: by shape]."),

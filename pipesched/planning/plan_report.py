@@ -258,7 +258,7 @@ def assumed(plan: Outcome) -> Iterator[str]:
     else:
         yield (
             f"times of products, attention, elementwise work and messages by their shape on {device.name} under "
-            f"{problem.on.trainer.name} ({problem.on.trainer.about}): constants fitted on published runs"
+            f"{problem.on.trainer.name} ({problem.on.trainer.about}): constants fitted to published runs"
         )
     yield (
         f"{float(device.node) / 1e9:g} GB/s inside a node, {float(device.network) / 1e9:g} GB/s between nodes, "
@@ -273,7 +273,7 @@ def assumed(plan: Outcome) -> Iterator[str]:
     yield f"{split} sequence parallelism, {x.attention} attention, as in the model's file"
     yield (
         "layers are divided evenly, and the end stages have fewer if there is a remainder; if split is ends, "
-        "embedding and head count as a layer each; microbatches of 1, 2, 4 and 8 sequences are tried"
+        "embedding and head count as one layer each; microbatches of 1, 2, 4 and 8 sequences are tried"
     )
     yield from problem.space.transformer.left_out
     yield (

@@ -175,7 +175,7 @@ def test_the_options_reach_the_checks(folder: Path, capsys: pytest.CaptureFixtur
         (["verify", "1f1b", "--p", "4", "--costs", "none.toml"], "none.toml"),
         (["verify", "1f1b", "--p", "4", "-o", "no/such/folder/x"], "cannot write"),
         (["emit", "1f1b", "--p", "2,4"], "one size at a time"),
-        (["explain", "PS999"], "is neither a code nor a word of the glossary"),
+        (["explain", "PS999"], "is neither a code nor a word in the glossary"),
         (["order", "1f1b", "--p", "2"], "write `pipesched emit FILE --target order`"),
         (["rehearse", "1f1b", "--p", "2"], "write `pipesched run FILE --rank R --stages FILE.py:FUNCTION`"),
         (["survey", "torch", "--p", "2..4"], "write `pipesched verify FRAMEWORK:NAME --p 2..8 --m 4,8`"),

@@ -227,7 +227,9 @@ class Prediction:
 
     @property
     def utilisation(self) -> Fraction:
-        """The model FLOP utilisation: the model's FLOPs divided by the FLOPs of all devices at peak in that time."""
+        """The model FLOP utilisation: the model's FLOPs, divided by those that all devices can do in a step at peak
+        rate.
+        """
         return self.model_flops / (self.seconds * self.gpus * self.problem.device.flops)
 
     def days(self, tokens: int) -> Fraction:
@@ -269,7 +271,7 @@ def analysis(problem: Problem, choice: Choice) -> Analysis:
 
 
 def ends(problem: Problem, choice: Choice, made: Analysis) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the nanoseconds at which each rank's list ends, and those that its sends add before and after the list."""
+    """Return, for each rank, the nanosecond at which its list ends, and the nanoseconds that its sends add."""
     schedule, times, once = made.schedule, made.timeline, stages_of(problem).once(choice)
     tick = float(made.time(1)) * (NANO // 1000)
     first, last = np.zeros((2, choice.p * choice.v), dtype=np.int64)

@@ -6,8 +6,8 @@
 
 Layers are divided evenly, with the ends having fewer if there is a remainder; or with the embedding and the head
 counted as one layer each: torchtitan's default, and Megatron's --account-for-embedding-in-pipeline-split with the same
-option for the loss. Every v that gives all stages but two the same number of layers in one of these ways is tried, and
-1, 2, 4 or 8 sequences per microbatch.
+option for the loss. The search tries every v that gives all stages but two the same number of layers in one of these
+ways, and 1, 2, 4 or 8 sequences per microbatch.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ class Space:
                     yield Choice(schedule, p, v, made[own])
 
     def _cuts(self, row: Row, p: int) -> list[tuple[int, tuple[int, ...] | None]]:
-        """Return the number of stages per rank with the layout of all stages, for every division of the layers."""
+        """Return every division of the layers: the number of stages per rank, and the layout of all stages."""
         return [(v, layout) for v in self._chunks(row, p) for layout in self._layouts(row, p * v)]
 
     def _recompute(self) -> list[str]:

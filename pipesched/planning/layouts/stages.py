@@ -85,9 +85,9 @@ class Times:
 
 @dataclass(frozen=True)
 class Once:
-    """The nanoseconds of a stage's messages that are sent once per step: (gradients after its last backward, ZeRO's
-    parameters before its next forward). beside: the part that overlaps compute, layer by layer; alone: the part that
-    does not. layers: the stage's layers.
+    """The nanoseconds of a stage's messages that are sent once per step, as pairs: gradients after its last backward,
+    and ZeRO's parameters before its next forward. beside: the part that overlaps compute, layer by layer; alone: the
+    part that does not. layers: the stage's layers.
     """
 
     beside: tuple[float, float]
@@ -96,7 +96,7 @@ class Once:
 
 
 def _kept(*sizes: str) -> Callable[[Callable[[Stages, Choice], Made]], Callable[[Stages, Choice], Made]]:
-    """Cache a figure for all choices that agree in these sizes."""
+    """Cache a figure for all choices that agree in the named sizes."""
     of = attrgetter("cut.stages", *sizes)
 
     def once(make: Callable[[Stages, Choice], Made]) -> Callable[[Stages, Choice], Made]:

@@ -14,8 +14,8 @@ sequences of a microbatch, hidden size h, a heads, t ranks of tensor parallelism
 sequence parallelism does not split are inputs of norms, of q, k, v and of the feed-forward part, and dropout masks.
 Flash attention stores no scores, so it also omits 5 a s / h; its fp32 sum of each row, 4 a / t bytes per token, is
 counted if `kernels` are torch's own. A gated feed-forward part keeps gate, value and their product: 3 f instead of 2 f.
-Experts keep these tensors, their input and their output per token they get. Context parallelism leaves s / c tokens per
-rank.
+Experts keep these tensors, their input and their output for each token that they receive. Context parallelism leaves s
+/ c tokens per rank.
 
 Fused kernels (Transformer Engine's or compiled) keep only these tensors. torch's own (`kernels = "eager"`) keep more:
 the sum of squares in fp32 of an RMS norm and its quotient, keys and values repeated for every head of queries, the SiLU
@@ -172,8 +172,8 @@ def loss(a: Transformer, x: Training) -> Fraction:
 
 
 def stored(a: Transformer, x: Training, index: int) -> Fraction:
-    """Return the bytes that a layer keeps from I to W in addition to the saved bytes: the output gradient of every
-    weight of a layer.
+    """Return the bytes that a layer keeps from I to W in addition to the saved bytes: the gradient of each weight's
+    output.
 
     This is what torch's split backward keeps: 22 of 34 s b h for a GPT, or 22 of 32 without dropout. On the first stage
     I does nothing, and W is the whole backward. The tensors that I recomputes are kept too, as if they had been saved.
@@ -227,7 +227,9 @@ def by_stage(a: Transformer, x: Training, stages: int) -> tuple[StageBytes, ...]
 def _stage(
     a: Transformer, x: Training, many: tuple[tuple[int, int], ...], joins: tuple[bool, bool], *, first: bool, last: bool
 ) -> StageBytes:
-    """Return the bytes of a stage. many: the number of its layers of each kind. joins: see `Transformer.joins`."""
+    """Return the bytes of a stage. many: the kinds of its layers, with the number of layers of each. joins: see
+    `Transformer.joins`.
+    """
     of = a.at(many[0][0]) if many else a
     edge, zero, ends = boundary(of, x), Fraction(0), logits(a, x, a.dtype_bytes)
     extra = embedding(of, x) * first + embedding(a, x) * joins[1] + head(a, x) * last

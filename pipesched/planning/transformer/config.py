@@ -44,8 +44,8 @@ class Experts:
 
 @dataclass(frozen=True)
 class Latent:
-    """Multi-head latent attention (DeepSeek-V2, section 2.1). query, key_value: the sizes of the compressed vectors; 0
-    if queries are not compressed.
+    """Multi-head latent attention (DeepSeek-V2, section 2.1). query, key_value: the sizes of the compressed vectors;
+    query is 0 if queries are not compressed.
 
     rope: the size of the part of a query or key head that carries positions. key: the size of the part without
     positions. value: the size of a value head.
@@ -75,7 +75,7 @@ class More:
     """Parameters that the usual layer lacks, undivided on every rank: biases and norms of some models.
 
     of_attention, of_feed_forward, of_router: parameters per layer, the last two for layers without and with experts.
-    of_embedding, of_head: parameters of the first and of the last stage. norms: parameters of a layer's norms.
+    of_embedding, of_head: parameters of the first and of the last stage. norms: the number of norms in a layer.
     """
 
     of_attention: int = 0

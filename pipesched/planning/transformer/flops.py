@@ -119,7 +119,7 @@ def _projections(a: Transformer, t: int) -> Fraction:
 
 
 def _feed_forward(a: Transformer, t: int, index: int) -> Fraction:
-    """Return the entries of the feed-forward part; with experts, the entries of a token's experts and of the router."""
+    """Count the matrix entries of the feed-forward part; with experts, those of a token's experts and of the router."""
     matrices = a.hidden * (3 if a.gated else 2)
     if not a.has_experts(index):
         return Fraction(matrices * a.feed_forward, t)

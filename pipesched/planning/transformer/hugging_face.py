@@ -259,7 +259,7 @@ def values(source: Source, others: Mapping[str, object]) -> tuple[dict[str, obje
 
 
 def _require_whole(source: Source, kind: str, found: Config, keys: Mapping[str, str], inner: Sequence[str]) -> None:
-    """Raise PS232 if a size is missing; without a gate the inner size is four times the hidden one."""
+    """Raise PS232 if a size is missing; without a gate, the inner size defaults to four times the hidden size."""
     sizes = (*_SIZES, "feed_forward") if found["model.gated"] else _SIZES
     missing = {keys[name]: name for name in sizes if f"model.{name}" not in found}
     if every := [*missing, *inner]:

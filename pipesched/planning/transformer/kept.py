@@ -26,7 +26,7 @@ MOST = 100
 
 @dataclass(frozen=True)
 class Kept:
-    """The factors in a file. split: for the temporary bytes of an I."""
+    """The factors in a file."""
 
     path: str
     layer: Fraction = Fraction(1)

@@ -1,6 +1,6 @@
 """Megatron's layout string: ``Et|(tt|)*6mL``, stages separated by bars, beginning with the first chunk of every rank.
 
-    E embedding   t decoder layer   m prediction layer (MTP)   L loss      (x)*n and x*n repeat; commas are cosmetic
+    E embedding   t decoder layer   m prediction layer (MTP)   L loss      (x)*n and x*n repeat; commas are ignored
 
 Source: Megatron-core 0.14.0 to 0.19.0, core/transformer/pipeline_parallel_layer_layout.py.
 """

@@ -140,7 +140,7 @@ _NOT_PLANNED: Mapping[str, str] = {
     "frozen": (
         "freezing single layers is not supported: training.lora freezes all layers, and `verify --frozen` takes stages"
     ),
-    "lora": "training.lora is the rank of LoRA's adapters, training.lora_on names their matrices",
+    "lora": "training.lora is the rank of LoRA's adapters; training.lora_on names their matrices",
     "adapter": "training.lora is the rank of LoRA's adapters; other adapters are not supported",
     "decoder": "model.layers counts the layers of encoder and decoder, model.encoder.layers only the encoder's",
     "pattern": "layers without attention are not supported: all layers are equal, except for experts",

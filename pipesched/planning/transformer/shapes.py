@@ -257,7 +257,7 @@ def _moved(a: Transformer, x: Training) -> tuple[Fraction, Fraction]:
 
 
 def _width(a: Transformer, x: Training) -> Fraction:
-    """Return the bytes of an entry divided by 2, its bytes in 16 bits."""
+    """Return the bytes moved per entry, relative to 16-bit entries in fused kernels."""
     return Fraction(max(a.dtype_bytes, 2), 2) * (EAGER if x.kernels in OWN else 1)
 
 

@@ -132,7 +132,7 @@ def on_device(
     hidden = "messages between ranks of a layer are not overlapped"
     if on is not None:
         reached = f"by the shapes of its operations at a peak of {shown(peak)} TFLOP/s, under {on.trainer.name}"
-        hidden = "constants as fitted on published runs"
+        hidden = "constants as fitted to published runs"
     note = f"{a.name} on {device.name} {reached}, {links[0]} GB/s in a node, {links[1]} GB/s beyond; {hidden}"
     if x.data * x.context > 1:
         note += ", without the messages between copies once per step"

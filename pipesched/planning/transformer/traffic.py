@@ -3,7 +3,7 @@
     tensor       two all-reduces per layer in F and in I, of 2 s b h bytes: a rank sends 2 (t - 1) / t of each; the
                  same under sequence parallelism, as a reduce-scatter and an all-gather
     context      keys and values pass c - 1 ranks in F; in I they pass them again, with their gradients
-    experts      a token goes to its experts and comes back, in F and in I: (e - 1) / e of them are on other ranks
+    experts      a token goes to its experts and back, in F and in I; (e - 1) / e of the experts are on other ranks
     copies       each of n = d c ranks with equal parameters sends (n - 1) / n of them (Rajbhandari et al. 2020, 7):
         ZeRO 0   gradients are all-reduced once per step: scattered and gathered
              1   gradients are scattered and parameters gathered, once per step
@@ -38,7 +38,7 @@ experts, and of experts; then of the all-gather of a frozen parameter.
 
 @dataclass(frozen=True)
 class Traffic:
-    """The bytes that a rank sends, by group of ranks."""
+    """The bytes that a rank sends to the ranks with which it shares a layer, a sequence or experts."""
 
     tensor: Fraction
     context: Fraction

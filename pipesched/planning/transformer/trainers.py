@@ -73,7 +73,7 @@ TRAINERS: Mapping[str, Trainer] = {
     for row in (
         Trainer(
             "megatron",
-            "Megatron-core and what NVIDIA builds on it (NeMo, Megatron-Bridge); Megatron-LM of 2021-22 on A100",
+            "Megatron-core and NVIDIA frameworks that use it (NeMo, Megatron-Bridge); Megatron-LM of 2021-22 on A100",
             _reserve("3", "0", "0", "1", "not measured; the smallest reserve with which every published run starts"),
             flash="flash_megatron",
             gathers="gather_torch",
@@ -132,6 +132,6 @@ def whole_gradients(x: Training, stages: int) -> bool:
 
 
 def row_of(trainer: str) -> str:
-    """Return the key in `TRAINERS` of a trainer and release such as ``torchtitan==0.2``; empty if there is none."""
+    """Return the key in `TRAINERS` for a text such as ``torchtitan==0.2``; empty if there is none."""
     name = trainer.partition("==")[0].strip().lower()
     return "torch" if name == "torchtitan" else name if name in TRAINERS else ""
