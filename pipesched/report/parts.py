@@ -68,8 +68,8 @@ class Memory(Value):
     other uses of memory. received, unsent: for each rank, the largest number of messages that are received but not yet
     used, and made but not yet sent; None unless the file names its messages. A peak does not include message buffers,
     parameters, gradients, optimizer states or workspace. host: for each rank, the peak in host memory, where an
-    activation stays from its O to its L; None without offloading. instead: a line that replaces the lines of a rounded
-    peak.
+    activation stays from its O to its L; None without offloading. instead: a line to show in place of peaks, if
+    activations were only counted in rounded sizes.
     """
 
     release: str

@@ -67,7 +67,7 @@ def csv(chart: Chart, how: Request) -> str:
 
 
 def notebook(of: Schedule | Program | Analysis) -> str:
-    """Draw a schedule for a notebook: as a figure, or as text if it is too large for a figure.
+    """Draw a schedule for a notebook: as a figure, or as a line of text that says why it cannot be drawn.
 
     A program is drawn as far as it runs under strict communication, an analysis at its costs and under its model.
     """

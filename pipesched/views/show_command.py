@@ -50,7 +50,7 @@ def show(file: str, **given: Any) -> int:
             stop = made.chart.analysis.standstill
             far = "as it stands" if stop is None else f"as far as it runs {stop.under}"
             fault = render.concise(made.fault, made.source)
-            out.complain(f"{fault}; drawn {far}, `pipesched verify` reports all")
+            out.complain(f"{fault}; drawn {far}; `pipesched verify` reports all findings")
         return made.exit_status
 
 

@@ -175,7 +175,7 @@ def test_a_deadlock_of_messages_is_not_hidden_by_the_picture(folder: Path, capsy
     (folder / "both.csv").write_text(first + other)
     assert main(["show", "both.csv"]) == 1
     told = capsys.readouterr()
-    assert "PS401" in told.err and "; drawn as far as it runs under strict, `pipesched verify`" in told.err
+    assert "PS401" in told.err and "; drawn as far as it runs under strict; `pipesched verify`" in told.err
     assert "deadlock PS401 under strict" in told.out and "makespan" not in told.out
     assert main(["why", "both.csv"]) == 1
     told = capsys.readouterr()

@@ -72,7 +72,7 @@ WEIGHTS: Sequence[tuple[Callable[[Tensor], bool], str, str]] = (
     (
         lambda weight: bool(weight._post_accumulate_grad_hooks),
         "hooked by register_post_accumulate_grad_hook",
-        "do the hook's work after `Runtime.step`: within the step, gradients are parts of a sum",
+        "do the hook's work after `Runtime.step`: within the step, gradients are only partial sums",
     ),
 )
 

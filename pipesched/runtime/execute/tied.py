@@ -127,7 +127,7 @@ class _Model:
         }
 
     def require_alike(self, group: Sequence[Weight]) -> None:
-        """Require that the weights of a group have the same kind and the same initial values."""
+        """Require that the weights of a group agree in shape, dtype, initial values, and in being trained."""
         for stage, name in group:
             if (stage, name) not in self.weights:
                 there = [other for of, other in self.weights if of == stage]

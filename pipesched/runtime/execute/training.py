@@ -43,7 +43,7 @@ from pipesched.stream import Instruction, Stream, loads
 
 _GROUP_TIMEOUT = timedelta(minutes=30)  # longer than the watchdog and the supervisor wait
 RATE = 0.05
-"""The learning rate of plain gradient descent, in both kinds of training."""
+"""The learning rate of plain gradient descent, for the pipeline and for the undivided model."""
 
 End = Callable[[Fault], NoReturn]
 Step = Callable[[Tensor | None, Tensor | None], tuple[float | None, Mapping[int, Tensor]]]
@@ -126,7 +126,9 @@ def _device(job: Job, rank: int) -> torch.device:
         RunError: PS820 if the backend or the device is missing, or nccl needs more GPUs.
     """
     if not dist.is_backend_available(job.backend):
-        raise RunError(Fault(NEEDS, f"this torch lacks the backend {job.backend}", help="--backend gloo runs anywhere"))
+        raise RunError(
+            Fault(NEEDS, f"this build of torch lacks the backend {job.backend}", help="--backend gloo runs anywhere")
+        )
     count = torch.cuda.device_count()
     if job.backend == "nccl" and count < job.ranks:
         wanting = f"nccl needs one GPU per rank, {job.ranks} in total; this machine has {count}"

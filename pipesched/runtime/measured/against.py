@@ -1,6 +1,7 @@
 """Draws a measured run over its plan: as text, two rows per rank; as SVG, the plan above and the run below.
 
-rank 0 plan  F0F1F2·· B0  B1            both on one clock, in units of cost; the caption gives the ms of a unit
+rank 0 plan  F0F1F2·· B0  B1            both on one clock, in units of cost; the caption gives the length of a unit in
+ms
        run   F0F1 F2···B0  B1
 kind   plan  run   run / plan           where the run deviates from the plan
 """

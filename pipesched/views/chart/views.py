@@ -102,7 +102,7 @@ def draw(chart: Chart, how: Request, over: object = None) -> str | bytes:
 
 
 def takes(view: View) -> tuple[str, ...]:
-    """Return the options that apply to a view, with the options of overlays."""
+    """Return the options that apply to a view, including those of overlays on it."""
     return (*view.takes, *(row.option for row in rows(Overlay) if view.name in row.draw))
 
 
