@@ -238,7 +238,7 @@ class Report(Judged):
         return [*peak, f"makespan {length(time.makespan)}", *longer, f"bubble {share(time.bubble)}", *remarks]
 
     def _verdict(self, color: bool, verbose: bool) -> str:
-        """Return the text about a schedule whose verdict is good."""
+        """Return the text for a schedule whose verdict is good."""
         messages = self.parts.communication
         lines = [" · ".join(["complete", "data flow", "channels FIFO", *([str(messages)] if messages else [])])]
         lines += self.parts.memory.lines(unit=self.parts.counted) if self.parts.memory else []

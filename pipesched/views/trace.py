@@ -164,7 +164,7 @@ class _Trace:
                 yield _counter(rank, self.end[i], self.kept[i])
 
     def _stop(self, rank: int, when: int) -> Iterator[str]:
-        """Yield the events where the rank stops: an instant, a slice up to the end of the picture, arrow ends."""
+        """Yield the events of a rank that stops for good: an instant, a slice to the end of the picture, arrow ends."""
         stop = self.chart.analysis.standstill
         mark = next((x for x in marks.marks(stop) if x.rank == rank), None)
         if stop is None or mark is None:

@@ -1,6 +1,6 @@
 """Checks before step 1 that all ranks run the same stream.
 
-With two different valid files the ranks silently train wrongly or hang, and no transport notices. Before step 1 all
+If ranks run different valid files, they silently train wrongly or hang, and no transport notices. Before step 1 all
 ranks therefore exchange the fingerprint of their stream, a digest of the placement and the instructions of *all* ranks:
 with equal fingerprints they run the same program.
 """

@@ -89,7 +89,7 @@ def receives(instructions: Sequence[Instruction], rank: int) -> list[tuple[int, 
 class Tags:
     """The tags of the tensors of all messages.
 
-    width: the largest number of tensors in one message. far: (stage, reader) for readers that are not neighbours.
+    width: the largest number of tensors in one message. far: the pairs (stage, reader) that are not neighbours.
     """
 
     routes: int

@@ -44,7 +44,7 @@ class Part:
 class Rehearsed:
     """The result of a rehearsal. weights: the bytes of the weights. peak: the peak bytes of a step. at: the index of
     the instruction that reaches it. predicted: the peak computed from `stages`. stages: for each stage, the bytes of
-    one microbatch. seconds: for each kind (FB for a pair) and stage, the duration of every run.
+    one microbatch. seconds: for each kind (FB for a pair) and stage, the duration of each execution.
     """
 
     weights: int

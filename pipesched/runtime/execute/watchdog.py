@@ -92,7 +92,7 @@ class Watch(threading.Thread):
         return self._silence.lost([rank], how)
 
     def leave(self) -> None:
-        """End the thread: on a fault when all ranks know of it, otherwise when all ranks leave."""
+        """Wait for the thread to end: after a fault, when all ranks know of it; otherwise, when all ranks have left."""
         self._leaving.set()
         self._peers.wake()
         self.join()

@@ -215,7 +215,7 @@ Slot: TypeAlias = tuple[Entry, ...]
 
 
 def together(records: Sequence[Record]) -> Measured:
-    """Combine slots into a run.
+    """Combine the records of slots into a run.
 
     Raises:
         PipeschedError: PS818 if operations are missing, occur more often than others, or on two ranks.

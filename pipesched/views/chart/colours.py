@@ -39,7 +39,7 @@ def shade(colour: str, chunk: int, chunks: int, lighten: float = LIGHTEN) -> str
 
 @cache
 def terminal(op: Op, chunk: int, chunks: int) -> int:
-    """Return the nearest of a terminal's 256 colours to the shade of a chunk."""
+    """Return the colour, among a terminal's 256, that is nearest to the shade of a chunk."""
     want = channels(shade(FILL.get(op.kind.colour, OTHER), chunk, chunks))
 
     def away(number: int) -> int:

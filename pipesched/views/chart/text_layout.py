@@ -173,7 +173,7 @@ class Layout(Record):
         return f"{self.letter(index)}{stage}{schedule.microbatch[index]}"
 
     def fill(self, index: int, width: int) -> str:
-        """Return a slot as exactly `width` characters: a label that fits, or letters."""
+        """Return the text of a slot, exactly `width` characters: a label that fits, or letters."""
         first, letter = self.label(index), self.letter(index)
         if self.chart.schedule.paired[index]:
             second = self.label(index + 1)
