@@ -1,7 +1,7 @@
 """Data types of a check: the configuration with its release (Case), its schedule (Plan), and findings.
 
-A rule is a function from a case to findings. A diagnostic has the places of all settings involved, and the source of
-the rule as a note.
+A rule is a function from a case to findings. A diagnostic has labels at all settings involved, and the source of the
+rule as a note.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from pipesched.model.torch_versions import TorchVersion
 class Plan:
     """The schedule of a configuration, as far as the settings determine it. None: not determined.
 
-    name: the trainer's name of the schedule. chunks: the stages per rank. placement: ``loop`` or ``vee``. csv: the
-    setting with a file whose order replaces the schedule's. options: options for the trainer's own code, if its order
-    or its messages differ from the library's. off: the reason why there is no pipeline.
+    name: the trainer's name for the schedule. chunks: the stages per rank. microbatch_size: in samples. csv: the
+    setting that names a file whose order replaces the schedule's. options: ``-D`` options for the trainer's own code,
+    if its order or messages differ from the library's. off: the reason why there is no pipeline.
     """
 
     name: str | None = None
@@ -43,8 +43,8 @@ class Plan:
 @dataclass(frozen=True)
 class Case:
     """A configuration to be checked. torch: the version of torch that runs it, if it matters. processes: the number of
-    processes of the whole job, if known. size: the key of p. assumed: True if the release is assumed, since neither the
-    user nor the settings name it.
+    processes of the whole job, if known. size: the key of the setting that gives p. assumed: True if the release is
+    assumed, since neither the user nor the settings name it.
     """
 
     settings: Settings

@@ -1,4 +1,4 @@
-"""Rules for the JSON of DeepSpeed's pipeline engine.
+"""Rules for the JSON configuration of DeepSpeed's pipeline engine.
 
     m            gradient_accumulation_steps
     batch        train_batch_size = train_micro_batch_size_per_gpu x m x replicas; two of the three are enough
@@ -38,7 +38,7 @@ class Batch(tables.Facts):
 
     @property
     def p(self) -> int | None:
-        """The ranks of the pipeline, given by the user."""
+        """The number of ranks of the pipeline, given by the user."""
         return self.case.ranks
 
     @property
@@ -48,7 +48,7 @@ class Batch(tables.Facts):
 
     @property
     def completed(self) -> tuple[int | None, int | None]:
-        """The size of a microbatch, and m."""
+        """The size of a microbatch in samples, and m; each None if unknown."""
         batch, micro, steps = map(self.count, _NUMBERS)
         each = _over(batch, self.replicas)
         if batch and micro:
@@ -59,7 +59,7 @@ class Batch(tables.Facts):
         return (micro or each, 1) if alone and (batch or micro) else (micro, steps)
 
     def places(self, keys: tuple[str, ...]) -> list[Setting]:
-        """Return the given settings among these three."""
+        """Return the settings of these keys, except batch sizes that are not given."""
         return [self[key] for key in keys if self.has(key) or key not in _NUMBERS]
 
 

@@ -39,8 +39,8 @@ _ASSIGNED = r"""^[A-Za-z_][A-Za-z_0-9]*=([^[:space:]"'$`]*|"[^"]*"|'[^']*'|[$][{
 
 @dataclass(frozen=True)
 class Recorded:
-    """The commands that a script would have started. asked: the programs that it ran to query the machine. status: exit
-    status of bash, None if it reached its time limit.
+    """The commands that a script would have started. asked: the programs with which it queried the machine. status: the
+    exit status of bash, None if it reached the time limit.
     """
 
     commands: tuple[tuple[str, ...], ...]

@@ -49,7 +49,7 @@ KINDS = {
         "a positive whole number, or -1 for the rest", lambda value: value == -1 or _whole(1)(value), (1, 2, 4, 8)
     ),
     "flag": FLAG,
-    "text": Kind("a text", lambda value: isinstance(value, str)),
+    "text": Kind("a string", lambda value: isinstance(value, str)),
     "parts": Kind("a list of lists of names", lambda value: isinstance(value, list | str)),
     "any": ANY,
 }
@@ -95,7 +95,7 @@ def judge(
 ) -> Findings:
     """Judge every setting of a text by the table of keys.
 
-    closed: sections in which every unknown key is an error. refuses: a text on how the trainer treats it.
+    closed: sections in which every unknown key is an error. refuses: words for what the trainer does with such a key.
     """
     own = [name for name, key in keys.items() if known(case, key) and not key.minor]
     strangers = [x for x in case.settings if x.key not in keys]

@@ -58,5 +58,5 @@ def others(settings: Settings) -> tuple[str, Setting | str] | None:
 
 
 def own(settings: Settings) -> str | None:
-    """Return the trainer to which the configuration belongs, by name, None if no rules are known for that trainer."""
+    """Return the name of the trainer to which the configuration belongs, None if it has no trainer's mark."""
     return next((mark.project for mark in OWN if mark.of(settings)), None)

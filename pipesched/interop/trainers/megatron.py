@@ -58,7 +58,7 @@ def _name(x: Sizes) -> str | None:
 
 
 def _options(x: Sizes) -> tuple[str, ...]:
-    """Return the options for Megatron's own code if its order or messages differ from the library's groups of p."""
+    """Return the ``-D`` options for Megatron's own code if its order or messages differ from those of the library."""
     group = x.count(_GROUP)
     if x.v is None or x.v == 1 or x.on("overlap_moe_expert_parallel_comm"):
         return ()
@@ -83,8 +83,8 @@ def check(case: Case, found: Plan) -> Findings:
 def part(settings: Settings) -> Settings:
     """Return the settings of one pipeline.
 
-    Launcher: quoted numbers in a YAML file become numbers. Core: of several sections that set a pipeline only the first
-        is kept; its settings precede settings of the same name elsewhere.
+    Launcher: quoted numbers in a YAML file become numbers. Core: of several sections that set a pipeline, only the
+        first is kept; its settings take precedence over settings of the same name elsewhere.
     """
     if is_cli(settings):
         spellings = {name: f"--{name.replace('_', '-')}" for name in _CLI}

@@ -55,7 +55,7 @@ class Sizes(tables.Facts):
 
     @cached_property
     def p(self) -> int:
-        """The ranks of the pipeline, 0 if unknown."""
+        """The number of ranks of the pipeline, 0 if unknown."""
         return self.count(PP) or 0
 
     @property
@@ -65,12 +65,12 @@ class Sizes(tables.Facts):
 
     @property
     def size(self) -> int | None:
-        """The samples of a microbatch."""
+        """The number of samples in a microbatch."""
         return self.count("micro_batch_size")
 
     @cached_property
     def pattern(self) -> str | None:
-        """The pattern of the layers of a hybrid model, without the part for multi-token prediction."""
+        """The layer pattern of a hybrid model, without the part for multi-token prediction."""
         options = _PATTERNS if not self.cli or self.since("0.17") else ()
         said = next((self.text(key) for key in options if self.text(key)), None)
         return None if said is None else said.partition("/")[0]
@@ -82,7 +82,7 @@ class Sizes(tables.Facts):
 
     @cached_property
     def layers(self) -> int | None:
-        """The number of layers of the model."""
+        """The number of layers in the model."""
         if self.pattern is not None:
             return len(self.pattern.replace("|", ""))
         return self.count("num_layers") or self.count("encoder_num_layers")
@@ -104,14 +104,14 @@ class Sizes(tables.Facts):
 
     @property
     def layout_faults(self) -> list[str]:
-        """The faults of a layout, as endings of messages."""
+        """The faults in a layout, each as the second part of a message."""
         if self.layout is None or isinstance(self.layout, str):
             return [self.layout] if self.layout else []
         return [*faults(self.layout, self.p, self.layers, self.whole("mtp_num_layers") or 0)] if self.p else []
 
     @cached_property
     def v(self) -> int | None:
-        """The stages per rank."""
+        """The number of stages per rank."""
         if not self.p or self.open(*_CHUNKS) or isinstance(self.layout, str):
             return None
         stages = len(self.layout or ()) or (self.segments if self.segments > 1 else 0)
@@ -154,7 +154,7 @@ class Sizes(tables.Facts):
 
     @cached_property
     def batch(self) -> int | None:
-        """The samples per step; without a batch size, the launcher takes one microbatch."""
+        """The number of samples per step; without a batch size, the launcher takes one microbatch."""
         if "step_batch_size_schedule" in self.case.settings:
             return None
         if "global_batch_size" in self.case.settings:
@@ -171,7 +171,7 @@ class Sizes(tables.Facts):
 
     @cached_property
     def m(self) -> int | None:
-        """The microbatches per step; if the batch grows, the microbatches of the final batch size."""
+        """The number of microbatches per step; if the batch grows, the number for the final batch size."""
         if not self.at_once or not self.batch:
             return None
         exact = self.batch % self.at_once == 0 or self.on("decrease_batch_size_if_needed")
@@ -194,7 +194,7 @@ class Sizes(tables.Facts):
 
     @cached_property
     def group(self) -> int:
-        """The microbatches per group of the interleaved order."""
+        """The number of microbatches per group of the interleaved order."""
         return self.count("microbatch_group_size_per_vp_stage") or self.p
 
 

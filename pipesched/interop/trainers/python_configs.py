@@ -44,7 +44,7 @@ _ELSEWHERE = Unset("made by another function")
 
 @dataclass(frozen=True)
 class PythonConfig:
-    """A configuration. given: settings by section and name. open: where it is passed to code outside the file."""
+    """A configuration. given: settings by section and name. open: the place where code outside the file receives it."""
 
     name: str
     at: Span
@@ -74,7 +74,7 @@ def _settings(source: Source, config: PythonConfig, modules: tuple[str, ...]) ->
 
 
 def read(source: Source) -> tuple[PythonConfig, ...]:
-    """Read every configuration of a file, in the file's order.
+    """Read every configuration in a file, in the order of the file.
 
     Raises:
         PipeschedError: PS870 if the file is not Python.
@@ -313,7 +313,7 @@ class _Body:
         )
 
     def called(self, call: ast.Call) -> None:
-        """Read ``enable_it(config)``: read a function of the file; any other makes the whole configuration unknown."""
+        """Read ``enable_it(config)``; a function of another file makes the whole configuration unknown."""
         function = self.file.functions.get(_dotted(call.func))
         held = [x.id for x in call.args if isinstance(x, ast.Name) and x.id in self.configs]
         if function is None or self.depth >= _DEEPEST or len(held) != 1:

@@ -46,7 +46,9 @@ _DEEPEST = 12
 
 @dataclass
 class _Reading:
-    """A command's options. repeated: those replaced by later ones. open: holes that may hide more. names: offsets."""
+    """The options of a command. repeated: options that a later one replaced. open: holes that may contain further
+    options. names: the offsets of the characters of option names.
+    """
 
     given: dict[str, Setting] = field(default_factory=dict)
     repeated: list[Setting] = field(default_factory=list)
@@ -67,7 +69,7 @@ class _Words:
     script: Script
 
     def read(self, fields: tuple[Text, ...], depth: int = 0) -> _Reading:
-        """Read the options of fields.
+        """Read the options in a command's fields.
 
         Raises:
             TooMuch: if the holes have too many possible values.
@@ -188,7 +190,7 @@ def _commands(source: Source, script: Script) -> list[Settings]:
     if not any(reading.given for _, reading in made):
         fields = tuple(y for way in script.variables.values() for y in _Words._split(way))
         fragment = words.read(tuple(x for x in fields if x.chars))
-        fragment.open.append(Hole("the command that uses them is not in the file", -1))
+        fragment.open.append(Hole("the command that uses these options is not in the file", -1))
         made = [(Command(fields), fragment)]
     return _settled(source, words, made)
 
@@ -271,7 +273,7 @@ def _mentions(source: Source, script: Script, covered: set[int]) -> Iterator[Men
 
 
 def of_words(name: str, words: Iterable[str]) -> list[Settings]:
-    """Read a command that a shell has expanded; if it is a shell with a text (``-c``), its commands."""
+    """Read a command that a shell has expanded; if it is a shell with ``-c``, read the commands in its text."""
     texts = [re.sub("[\U000f0000-\U000fffff]", "?", word) for word in words]
     shown = [shlex.quote(text) for text in texts]
     source = Source(name, " ".join(shown))
@@ -289,7 +291,7 @@ def of_words(name: str, words: Iterable[str]) -> list[Settings]:
 
 
 def beside(source: str, path: str) -> str | None:
-    """Return the path of a file that a configuration names, in the current folder or its own, if it exists."""
+    """Return the path of a file that a configuration names, in the current or the configuration's folder, or None."""
     return next((x for x in (path, os.path.join(os.path.dirname(source), path)) if os.path.isfile(x)), None)
 
 

@@ -12,7 +12,7 @@ from pipesched.support.source import Source, Span
 
 @dataclass(frozen=True)
 class Unset:
-    """A value that a text does not determine: a variable of the shell, or ``auto``."""
+    """A value that the file does not determine, such as a shell variable or ``auto``. text: its description."""
 
     text: str
 
@@ -63,7 +63,7 @@ def short(value: object) -> str:
 
 @dataclass(frozen=True)
 class Mention:
-    """A name, and its place in a text, if it has one."""
+    """A name or description of a part of the file. at: its place, if it has one."""
 
     name: str
     at: Span | None
@@ -80,8 +80,8 @@ class Settings:
     mentions: option names in parts of the text that are not read. open_at: holes in a command that may contain any
     option. taken: assumptions made to read the text. launch: options of the launcher. words: words of the command.
 
-    defaults: the trainer's values for keys that are not given. spellings: for keys with another name in the table,
-    their names in a text.
+    defaults: the trainer's values for keys that are not given. spellings: the names in the file of keys that have
+    another name in the table.
     """
 
     source: Source
@@ -110,7 +110,7 @@ class Settings:
         return self.given.get(key) or Setting(key, self.defaults.get(key), written=self.spelled(key))
 
     def spelled(self, key: str) -> str:
-        """Return the name of a key in a text of this kind."""
+        """Return the name of a key as a file of this kind spells it."""
         if key in self.spellings or self.kind != "shell" or key.startswith("--"):
             return self.spellings.get(key, key)
         return f"--{key}"

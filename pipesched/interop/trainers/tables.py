@@ -15,9 +15,9 @@
     says = "shared experts overlap with the dispatch only with the dispatcher alltoall or flex"
     since = "0.18"
 
-A condition (`when`) is a Python expression. It may use the names of `Facts`, of the table of facts, and keys by their
-names. Texts contain such expressions in braces. An error is reported at the settings `at`, or at the keys of its
-condition. A row with `fact` states a fact on that subject instead of an error; a row with `notes` is a note.
+A condition (`when`) is a Python expression. It can use the attributes of `Facts`, the names in the table of facts, and
+the names of keys. Messages contain such expressions in braces. An error is reported at the settings `at`, or at the
+keys in its condition. A row with `fact` states a fact on that subject instead of an error; `notes` adds a note.
 """
 
 from __future__ import annotations
@@ -127,7 +127,9 @@ class Facts:
 
 @dataclass(frozen=True)
 class Rule:
-    """A condition, and the finding if it is true. at: keys of the settings. since, until: first and last release."""
+    """A condition, and the finding if it is true. row: the finding's texts. at: the keys of the settings at which it is
+    reported. since, until: the first and the last release with this rule.
+    """
 
     when: CodeType
     row: Mapping[str, str]
@@ -152,7 +154,7 @@ class _Names(dict[str, object]):
         return getattr(self.facts, name)
 
     def filled(self, text: str) -> str:
-        """Return a text with the values of its expressions."""
+        """Return a text in which expressions in braces are replaced by their values."""
         return _FILLED.sub(lambda found: str(eval(found[1], self)), text)
 
 
@@ -173,7 +175,7 @@ class Tables:
         return {name: tuple(keys) for name, keys in self.made.get("places", {}).items()}
 
     def keys(self, *sections: str) -> dict[str, Key]:
-        """Return the keys of these sections, or of all."""
+        """Return the keys of these sections, or of all sections if none is named."""
         rows = (row for section in sections or self.made["keys"] for row in self.made["keys"][section].items())
         return {name: _key(**row) for name, row in rows}
 

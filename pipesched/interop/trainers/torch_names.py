@@ -1,13 +1,13 @@
 """torch's schedule classes by the names that trainers use, with the p, v and m that each requires.
 
-    name                     stages of a rank    microbatches
+    name                     stages per rank     microbatches
     1F1B                     1                   as many as stages, since 2.11
     GPipe                    1                   any
     Interleaved1F1B          2 and more          a multiple of the rounds, m // p
     LoopedBFS                2 and more          any
-    InterleavedZeroBubble    2 and more          a multiple of the rounds            backward in I and W
-    ZBVZeroBubble            2, on a V           any                                 backward in I and W
-    DualPipeV                2, on a V           as many as stages                   backward in I and W
+    InterleavedZeroBubble    2 and more          a multiple of the rounds            backwards split into I and W
+    ZBVZeroBubble            2, on a V           any                                 backwards split into I and W
+    DualPipeV                2, on a V           as many as stages                   backwards split into I and W
 
 Source: torch 2.10 to 2.15, torch/distributed/pipelining/schedules.py: `get_schedule_class`, which takes a name in any
 case, and the constructors.
@@ -62,9 +62,9 @@ def torch_name(name: str | None) -> TorchName | None:
 
 
 def meant(name: str) -> str:
-    """Suggest the class that was probably meant, by similar letters or by the library's name."""
+    """Suggest the torch class that was probably meant: one with a similar name, or that of the library schedule."""
     if name.lower() == _PRIVATE:
-        return "the map has no _PipelineScheduleRuntime: write PipelineScheduleMulti, which also runs a CSV"
+        return "torch has no name for _PipelineScheduleRuntime: write PipelineScheduleMulti, which also runs a CSV"
     own = known_as(name)
     known = {row.name: row for row in NAMES.values()}
     letters = name.lower().replace("_", "").replace("-", "").removeprefix("schedule")

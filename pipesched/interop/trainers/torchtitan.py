@@ -1,11 +1,11 @@
-"""Rules for torchtitan: a TOML file up to 0.2.2, options of the command line in all releases.
+"""Rules for torchtitan: a TOML file up to 0.2.2, command-line options in all releases.
 
     m            training.local_batch_size / parallelism.pipeline_parallel_microbatch_size
     stages       p x 1 or p x 2 by the name of the schedule; else (layers + 1 + 1) / pipeline_parallel_layers_per_stage
     placement    the V if the name is ZBVZeroBubble or DualPipeV, else the loop, even with a CSV
 
-Source: torchtitan 0.2.0 to 0.3.0; each rule names its file. The statements about I and W under the chunked loss and
-under selective checkpointing were measured: 0.3.0 on torch 2.15, its debug model, gloo.
+Source: torchtitan 0.2.0 to 0.3.0; each rule names its file. The statements about I and W with the chunked loss and with
+selective checkpointing were measured with the debug model of 0.3.0, on torch 2.15 and gloo.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def releases_of(settings: Settings) -> tuple[str, ...]:
 
 
 def canonical(key: str) -> str:
-    """Return the name of a key in the table; on a command line it is ``--parallelism.pipeline-parallel-degree``."""
+    """Return a key as the table spells it: ``parallelism.x_y`` for the option ``--parallelism.x-y``."""
     bare = key.removeprefix("--").replace("-", "_")
     return f"--{bare}" if bare in ("module", "config") else bare
 
@@ -121,7 +121,7 @@ class Titan(tables.Facts):
 
     @property
     def p(self) -> int | None:
-        """The ranks of the pipeline."""
+        """The number of ranks of the pipeline."""
         return self.count(_DEGREE)
 
     @property
@@ -131,7 +131,7 @@ class Titan(tables.Facts):
 
     @property
     def batch(self) -> int | None:
-        """The samples of a rank in a step."""
+        """The number of samples per step in one copy of the pipeline."""
         return self.count(_LOCAL)
 
     @property
@@ -143,7 +143,7 @@ class Titan(tables.Facts):
 
     @cached_property
     def layers(self) -> int | None:
-        """The number of layers of the model, None if no table contains its name."""
+        """The number of layers in the model, None if no table contains its name."""
         if self.since("0.3.0"):
             known = self.registered.get("layers")
             return known if isinstance(known, int) else None
@@ -153,7 +153,7 @@ class Titan(tables.Facts):
 
     @property
     def weight(self) -> int | None:
-        """The layers to be divided: the model's, plus those by which its first and last stage are shorter."""
+        """The layers to divide into stages: the model's, plus those by which the first and last stage are shorter."""
         ends = (self.whole(key) or 0 for key in (_FIRST_LESS, _LAST_LESS))
         return None if self.layers is None else self.layers + sum(ends)
 
@@ -165,7 +165,7 @@ class Titan(tables.Facts):
 
     @property
     def each(self) -> int | None:
-        """The layers of a stage."""
+        """The number of layers per stage."""
         return self.count(_EACH)
 
     @cached_property
@@ -195,7 +195,9 @@ class Titan(tables.Facts):
         return "loss" if "loss" in self.case.settings else _CONFIG
 
     def places(self, keys: tuple[str, ...]) -> list[Setting]:
-        """Return settings, including defaults. `cut`: those that determine the stages; `degrees`: the given degrees."""
+        """Return the settings of keys, including defaults. The key `cut` means those that determine the stages, and
+        `degrees` the given parallel degrees.
+        """
         by = _MODEL_PARTS if self.parts is not None else _EACH
         cut = (_DEGREE, _SCHEDULE) if self.parts is None and self.each is None else (by, _DEGREE)
         degrees = (_REPLICAS, _CONTEXT, _TENSOR, _DEGREE, _SHARDS)
@@ -238,7 +240,7 @@ def check(case: Case, found: Plan) -> Findings:
         KEYS,
         f"torchtitan {case.release}, config: the fields of its dataclasses",
         closed=() if extended else ("parallelism", "training"),
-        refuses="refuses a name that it does not know",
+        refuses="refuses unknown names",
     )
     case = _with_registered(case)
     if _takes_configuration(case) and str(case.settings(_CONFIG).value) not in _REGISTERED:
@@ -248,7 +250,7 @@ def check(case: Case, found: Plan) -> Findings:
 
 
 def _takes_configuration(case: Case) -> bool:
-    """Return True if the settings name a configuration, or are a command line of 0.3.0 or later, which must."""
+    """Return True if the settings name a configuration, or are a command line of 0.3.0 or later, which needs one."""
     return _CONFIG in case.settings or (case.settings.kind in ("shell", "cli") and case.since("0.3.0"))
 
 
@@ -259,7 +261,7 @@ def _configuration(case: Case) -> str:
 
 
 def _with_registered(case: Case) -> Case:
-    """Return the case with the defaults of the configuration that a command names; they are open if it is unknown."""
+    """Return the case with the defaults of the configuration that a command names; if it is unknown, so are they."""
     row = _REGISTERED.get(str(case.settings(_CONFIG).value))
     if row is None and _takes_configuration(case):
         open = Unset(f"set by {_configuration(case)}")

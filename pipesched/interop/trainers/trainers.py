@@ -5,7 +5,7 @@
     Megatron-core    megatron     shell, yaml
     DeepSpeed        deepspeed    json
 
-A new trainer needs a TOML file with its keys and its rules, a module with the facts that they name, and a row here.
+A new trainer needs a TOML file with its keys and rules, a module with the facts that the rules name, and a row here.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Trainer:
     torch_least: Callable[[str], tuple[int, int]] | None = None
 
     def settled(self, settings: Settings) -> Settings:
-        """Return the settings with the table's names and with its defaults."""
+        """Return the settings under the table's names and with its defaults."""
         part = self.part(settings)
         keys = self.keys(part)
         renamed = (replace(x, key=self.canonical(x.key), written=x.key) for x in part)
@@ -162,7 +162,7 @@ def named(text: str) -> tuple[Trainer, str | None]:
     if row is None:
         near = get_close_matches(name.lower(), NAMES, 1)
         help = f"did you mean {near[0]}?" if near else None
-        raise fail(Code.USAGE, f"no trainer is called {name[:40]!r}; known are {', '.join(NAMES)}", help=help)
+        raise fail(Code.USAGE, f"no trainer is called {name[:40]!r}; known trainers: {', '.join(NAMES)}", help=help)
     asked = release.strip().removeprefix("core_").removeprefix("v")
     found = next((x for x in row.releases if asked == x or asked.startswith(f"{x}.")), None)
     if found is None and "==" in text:
@@ -172,7 +172,7 @@ def named(text: str) -> tuple[Trainer, str | None]:
 
 
 def like(settings: Settings) -> Trainer | None:
-    """Return the trainer with a command's options, if its forks share them and read p, v, m alike; otherwise None."""
+    """Return the trainer whose options a command has, if its forks read p, v and m in the same way; otherwise None."""
     forked = settings.kind == "shell" and others(settings) is None and own(settings) is None
     return next((row for row in TRAINERS if row.forked and row.known(settings)), None) if forked else None
 
@@ -200,7 +200,7 @@ def trainer_of(settings: Settings) -> Trainer:
         kinds = " or ".join(f"--trainer {row.typed}==RELEASE" for row in alike)
         message = f"{name} has settings of {alike[0].name}, but none that is unique to {alike[0].name}"
         shared = (
-            "its options are also options of forks" if settings.kind == "shell" else ("other projects also have them")
+            "forks have the same options" if settings.kind == "shell" else ("other projects also have them")
         )
         raise fail(InteropCode.CONFIG_UNKNOWN, f"{message}: {shared}", help=f"{kinds} selects the trainer")
     known = ", ".join(row.name for row in TRAINERS)

@@ -58,7 +58,7 @@ class _World:
         return tuple(x for x in self.found if isinstance(x, kind))
 
     def named(self, more: More) -> _World:
-        """Return the world as judged by `more` instead, the rules for a file that its plan names."""
+        """Return the world with only the findings of `more`, the rules for a file that its plan names."""
         return replace(self, found=tuple(more(self.case, self.plan)))
 
     def shared(self, others: Iterable[_World]) -> set[object]:

@@ -1,4 +1,4 @@
-"""Computes with known values: arithmetic and tests on integers, and cuts of strings such as ``${X##*_}``."""
+"""Computes with known values: arithmetic and tests on integers, and substrings such as ``${X##*_}``."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Script(Words):
     depth: int = 0
 
     def run(self, text: Text) -> None:
-        """Run a text. If it is not in the supported subset of bash, the text is added to `unread`."""
+        """Run the text of a script. If it is not in the supported subset of bash, it is added to `unread`."""
         self.spend(len(text))
         try:
             self.body(statements(text))
@@ -249,7 +249,7 @@ class Script(Words):
             value = (*(array if more else ()), *self.fields(tuple(split(rest[1:-1]))))
         elif index:
             self.joined(rest)
-            return self.hole(f"${name}, which the file sets part by part", word.place)
+            return self.hole(f"${name}, which the file sets element by element", word.place)
         else:
             last = array[-1] if array and more else Text()
             value = last + self.joined(rest)
@@ -265,7 +265,7 @@ class Script(Words):
         return None if several or any(map(self.hole_in, fields)) else test(words)
 
     def _called(self, fields: list[Text], command: Simple) -> bool | None:
-        """Run a command with these fields: a builtin, a function, a shell with its own text, or a program."""
+        """Run a command with these fields: a builtin, a function, or a program, which may be a shell."""
         if not fields:
             return None
         name = fields[0].chars.rpartition("/")[2]
@@ -345,7 +345,7 @@ class Script(Words):
         self.depth -= 1
 
     def _program(self, fields: list[Text], command: Simple) -> None:
-        """Run a program: record it, or run the text, file or heredoc of a shell that it starts."""
+        """Run a program: record it, or, if it is a shell, run the text, file or heredoc that it is given."""
         shell = next((n for n, x in enumerate(fields) if x.chars.rpartition("/")[2] in SHELLS), None)
         if shell is None:
             self._record(fields)
@@ -371,7 +371,7 @@ class Script(Words):
             self._shell(fields[:shell], text, fields[file + 1 :])
 
     def _shell(self, before: list[Text], text: Text, arguments: list[Text]) -> None:
-        """Run a text in a subshell; `before` precedes each of its commands."""
+        """Run the text of a script in a subshell; `before` precedes each of its commands."""
         kept, count = dict(self.variables), len(self.commands)
         self._inside(arguments, partial(self.run, text))
         self.variables = kept

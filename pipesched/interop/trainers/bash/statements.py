@@ -2,7 +2,7 @@
 
     text ──tokens──> words and signs ──statements──> Simple, If, Case, Loop, Group, Function
 
-A heredoc is the body of its ``<<`` sign. A text that is not a statement of these kinds raises `Unclosed`.
+A heredoc is the body of its ``<<`` sign. Text that is not one of these statements raises `Unclosed`.
 """
 
 from __future__ import annotations

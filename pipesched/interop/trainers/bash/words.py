@@ -1,7 +1,7 @@
-"""Expands a script's words to fields: known variables are replaced by their values, unknown texts by holes.
+"""Expands a script's words to fields: known variables are replaced by their values, unknown text by holes.
 
-A hole is one character that stands for an unknown text, such as a variable of the environment or the output of a
-program. If branches of the script set the variable, the hole has their values as its `ways`.
+A hole is one character that stands for unknown text, such as an environment variable or the output of a program. If
+branches of the script set the variable, the hole has their values as its `ways`.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ class Words:
         return plain(str(len(value or ()))) if known else self.hole(f"{x.word.chars[:40]}, a count", x.word.place)
 
     def _parameter(self, x: Parameter) -> Value:
-        """Return the value of a parameter with index and rest applied; a hole if nothing sets it."""
+        """Return the value of a parameter, after its index and operator are applied; a hole if nothing sets it."""
         value = self._value(x)
         if isinstance(value, tuple) and not x.several:
             number = int(x.index or "0") if re.fullmatch(r"[0-9]{0,6}", x.index or "") else len(value)
@@ -238,14 +238,14 @@ class Words:
             return value
         default = self.joined(x.rest[len(sign) :])
         if value is None and default.chars and not self.hole_in(default):
-            said = f"{x.name} is {default.chars[:40]}, as in {x.word.chars[:40]}: -D {x.name}=…"
+            said = f"{x.name} is {default.chars[:40]}, as in {x.word.chars[:40]}: set it with -D {x.name}=…"
             self.taken.setdefault(said, x.word.place)
         if "=" in sign:
             self.variables[x.name] = default
         return default
 
     def _other(self, x: Parameter, sign: str, value: Value | None) -> Value | None:
-        """Apply ``+``: another text if the variable is set; return None if that is unknown."""
+        """Apply ``+``: return the alternative text if the variable is set; None if that is unknown."""
         if value and isinstance(value, Text) and self.hole_in(value):
             return None
         return self.joined(x.rest[len(sign) :]) if value else Text()
