@@ -199,9 +199,7 @@ def trainer_of(settings: Settings) -> Trainer:
     if alike:
         kinds = " or ".join(f"--trainer {row.typed}==RELEASE" for row in alike)
         message = f"{name} has settings of {alike[0].name}, but none that is unique to {alike[0].name}"
-        shared = (
-            "forks have the same options" if settings.kind == "shell" else ("other projects also have them")
-        )
+        shared = "forks have the same options" if settings.kind == "shell" else ("other projects also have them")
         raise fail(InteropCode.CONFIG_UNKNOWN, f"{message}: {shared}", help=f"{kinds} selects the trainer")
     known = ", ".join(row.name for row in TRAINERS)
     near = next((pair for setting in settings if (pair := _near(settings, setting))), None)
