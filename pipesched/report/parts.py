@@ -26,10 +26,10 @@ _SHOWN = 8  # most ranks of a list that are printed; longer ones keep both ends
 class Communication(Value):
     """Verdicts on deadlock under the communication models.
 
-    model: the requested model. holds, fails: the models under which the program ends or deadlocks. capacity: the
-    smallest number of buffered messages per channel that prevents deadlock, 0 if none need be buffered, None if no
-    number suffices. makespan: the makespan if messages queue under the model; None if no model was requested or the
-    program never ends.
+    model: the requested model. holds: the models under which the program ends. fails: the models under which it
+    deadlocks. capacity: the smallest number of buffered messages per channel that prevents deadlock, 0 if none need be
+    buffered, None if no number suffices. makespan: the makespan if messages queue under the model; None if no model was
+    requested or the program never ends.
     """
 
     model: str

@@ -172,7 +172,7 @@ class Report(Judged):
         return str(lists.make("picture", self.subject)) + words
 
     def line(self, *, color: bool = False) -> str:
-        """Return the verdict on one line, for many schedules or sizes in one call."""
+        """Return the verdict on one line, for calls with many schedules or sizes."""
         if self.ok:
             facts = [self._head(color, self.source), *self._short_facts(), render.tally(self.diagnostics)]
             return "   ".join(fact for fact in facts if fact)

@@ -217,8 +217,8 @@ def _mark(shape: str, color: str) -> str:
 
 
 def distinct_notes(points: Sequence[tuple[str, str]]) -> list[str]:
-    """Return a label for each (series, note): the series or, if it has several points, the words of the note that not
-    all its notes share. The label is empty if there is one series of one point.
+    """Return a label for each (series, note): the series or, if it has several points, the words of the note that do
+    not occur in all of its notes. The label is empty if there is one series of one point.
     """
     notes: dict[str, list[set[str]]] = {}
     for series, note in points:

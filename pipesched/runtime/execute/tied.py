@@ -127,7 +127,7 @@ class _Model:
         }
 
     def require_alike(self, group: Sequence[Weight]) -> None:
-        """Require that the weights of a group agree in shape, dtype, initial values, and in being trained."""
+        """Require that the weights of a group agree in shape, dtype, initial values, and whether they are trained."""
         for stage, name in group:
             if (stage, name) not in self.weights:
                 there = [other for of, other in self.weights if of == stage]

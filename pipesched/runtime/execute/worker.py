@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def _lines() -> Iterator[str]:
-    """Yield the lines of stdin without buffering, so that its end shows in `wait` while ranks run."""
+    """Yield the lines of stdin without buffering, so that `wait` notices the end of stdin while ranks run."""
     pending = b""
     while chunk := os.read(0, 1 << 16):
         *lines, pending = (pending + chunk).split(b"\n")

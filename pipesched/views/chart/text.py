@@ -9,8 +9,9 @@
              0 to 4 activations, | between phases   peak
     rank 0   ▂▄▆▇▇▇▇▇|▇▇▇▇▇▆|▄▂                        4  memory of the rank
 
-If everything fits, the columns of a slot are proportional to its time. Otherwise a column with several slots shows one
-of their kinds, and each kind, like idle time, gets columns in proportion to its share of the rank's time (`columns`).
+If everything fits, the number of columns of a slot is proportional to its time. Otherwise a column with several slots
+shows one of their kinds, and each kind, like idle time, gets columns in proportion to its share of the rank's time
+(`columns`).
 """
 
 from __future__ import annotations
