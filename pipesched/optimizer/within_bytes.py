@@ -25,7 +25,7 @@ def within_bytes(request: Request, ask: Ask, meter: Meter) -> Optimum:
     """Return the best answer whose bytes are within the cap. ask: function that optimizes under caps on activations.
 
     Raises:
-        PipeschedError: PS504: no order was found whose messages fit too. Also other errors in the answer's report.
+        PipeschedError: PS504: no order was found whose messages fit too. Also any other error in the answer's report.
     """
     if request.fused:
         return fitted(request, ask, meter)
@@ -43,7 +43,7 @@ def fitted(request: Request, ask: Ask, meter: Meter) -> Optimum:
     """Return the first answer within the cap in bytes; each attempt sets the previous excess aside for messages.
 
     Raises:
-        PipeschedError: PS504: no order was found whose messages fit too. Also other errors in the answer's report.
+        PipeschedError: PS504: no order was found whose messages fit too. Also any other error in the answer's report.
     """
     for _ in range(_TRIES):
         with meter.part(_EACH) as part:

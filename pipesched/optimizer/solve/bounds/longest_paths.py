@@ -123,8 +123,8 @@ def _before(x: _Columns, held: list[int], w: int) -> int:
 
 
 def _slope(x: _Columns, held: list[int], w: int) -> int:
-    """Return the memory that each microbatch holds before its w has ended. held: F up to the stage of w and of the
-    waiting F.
+    """Return the memory that each microbatch holds before its w has ended. held: the F whose stages are at most those
+    of w and of the waiting F.
     """
     if x.op[w] != _W:
         return sum(x.takes[q] for q in held)

@@ -74,7 +74,7 @@ def _wanted(problem: Problem, entries: Sequence[int], start: Ints) -> dict[int, 
 
 
 def labelled(problem: Problem, words: Sequence[Ints], first: dict[int, int]) -> Orders:
-    """Return orders with these sequences, in which a rank first runs the microbatch at position first[rank]."""
+    """Return orders with these sequences; rank r first runs the microbatch that arrives there as number first[r]."""
     labels = _labels(problem, first)
     orders = []
     for word in words:
