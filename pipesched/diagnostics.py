@@ -181,7 +181,7 @@ class Judged:
 
 
 class PipeschedError(Exception):
-    """The only exception that crosses the API: all findings of a phase."""
+    """The only exception that crosses the API; it carries all findings of a phase."""
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         self.diagnostics = tuple(diagnostics)

@@ -40,7 +40,8 @@ class Options(Extended):
     """The options of a verification. Sizes given for a CSV are compared with the file; `mem_cap` has one entry, or one
     per rank.
 
-    comm: strict by default; if a model is named, the time under its message queues is reported too. frozen: the stages
+    comm: the model, strict by default; if it is named, the time under its message queues is reported too. frozen: the
+    stages
         of an order that are not trained. settings: parameters other than sizes, for a source named with a colon.
     """
 
@@ -213,7 +214,7 @@ def _failed(claims: Sequence[Verdict]) -> Iterator[Diagnostic]:
             yield verdict.error
         if verdict.holds is False:
             label = Label(verdict.claim.node.span, "false at this size")
-            help = "correct the formula, or say `when` it holds"
+            help = "correct the formula, or restrict it with `when`"
             message = f"claim {verdict.claim.text} does not hold: {verdict.detail}"
             yield Diagnostic(Code.CLAIM, message, (label,), (), help)
 

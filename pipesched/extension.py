@@ -174,7 +174,7 @@ class Decider(Row):
 
 
 class Measure(Row):
-    """A part of a report. key: the part's key in JSON, and the report's attribute. part: returns the
+    """A part of a report. key: the part's key in JSON, and its attribute in the report. part: returns the
     `report.parts.Part` of an examination, None if there is nothing to report. inside: used only if STEPs are inside the
     order.
     """
@@ -251,7 +251,7 @@ class Codes(Row):
 class Hint(Row):
     """A better explanation of mistakes. on: where the mistakes occur, such as `syntax` or `torch-csv`.
 
-    explain: takes the mistakes found and their subject, and returns the mistakes to show: the same ones by default.
+    explain: takes the found mistakes and their subject, and returns the mistakes to show: the same ones by default.
     """
 
     on: str

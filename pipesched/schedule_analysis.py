@@ -115,7 +115,7 @@ class Analysis(Extended):
 
     @cached_property
     def memory(self) -> Memory:
-        """The activations of a rank after each operation."""
+        """The activations that each rank holds after each of its operations."""
         held = self.costs.held(self.schedule.stages, self.schedule.microbatches)
         kept = self.costs.kept(self.schedule.stages, self.schedule.microbatches)
         return memory(self.schedule, self.release, held, kept)

@@ -33,7 +33,7 @@ Decorated = TypeVar("Decorated", bound=Callable[..., object])
 
 
 class _Reader(ParamType):
-    """The reader of an option, in the form that click requires."""
+    """The click type of an option, made from the option's reader."""
 
     name = "text"
 
@@ -53,7 +53,7 @@ class _Reader(ParamType):
 
 
 class _Target(_Reader):
-    """A file, or a library schedule by name; a shell completes both."""
+    """The click type of a file or of a library schedule's name; a shell completes both."""
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
         from click.shell_completion import CompletionItem

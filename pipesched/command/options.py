@@ -1,4 +1,4 @@
-"""Options of the core verbs and of several verbs, declared once: name, reader, default, help.
+"""Options of the core verbs, and options that several verbs share, declared once: name, reader, default, help.
 
     Option("mem_cap", caps, "Most activations that …", "K|K0,K1,...")     --mem-cap 4,4,3,3      mem_cap=[4, 4, 3, 3]
 

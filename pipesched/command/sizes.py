@@ -29,7 +29,7 @@ MOST_ENTRIES = 2_000_000
 Several: TypeAlias = tuple[int, ...] | tuple[tuple[int, ...], ...]
 """Several integers, or several lists.
 
-For a parameter declared as a list the integers are its entries, for any other they are alternative sizes.
+For a parameter declared as a list, the integers are its entries; for any other, they are alternative sizes.
 """
 
 

@@ -1,7 +1,7 @@
 """READERS: a row for every kind of text that is read.
 
-    name        ending  known by                                       gives
-    ps          .ps     any text, since its reader explains errors best      a schedule with its costs and claims
+    name        ending  known by                                          contents
+    ps          .ps     any text, since its reader explains errors best   a schedule with its costs and claims
 
 Extensions add rows, and names of schedules that are not stored in files. A row names the options that its function
 takes. A reader is imported on first use.

@@ -118,7 +118,7 @@ def _packed(schedule: Schedule) -> str:
 
 
 def _jumps(schedule: Schedule) -> Ints:
-    """Return each microbatch minus the successor of the rank's last one of that kind and stage; shape (operations,)."""
+    """Return, for each operation, its microbatch minus the expected one (see `columns` above); shape (operations,)."""
     own = (schedule.rank.astype(np.int64) * len(COMPUTES) + schedule.op) * schedule.stages + schedule.stage
     order = np.argsort(own, kind="stable")
     microbatch, first = schedule.microbatch[order].astype(np.int64), np.diff(own[order], prepend=-1) != 0

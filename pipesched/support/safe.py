@@ -2,10 +2,10 @@
 
     form         output                     replaced or escaped
     line         one line for people        control characters, line ends, marks of direction
-    file         whole texts for a file     characters that `foreign` has marked
-    data         whole texts for programs   control characters, except line ends, tabs and our own colours
-    terminal     whole texts for people     as data, and commands of CI systems: ``::add-mask::…``, ``##[group]…``
-    commands     whole texts for GitHub     as terminal, except our ``::error …::`` and ``::warning …::``
+    file         contents of a file         characters that `foreign` has marked
+    data         output for programs        control characters, except line ends, tabs and our own colours
+    terminal     output for people          as data, and commands of CI systems: ``::add-mask::…``, ``##[group]…``
+    commands     output for GitHub          as terminal, except our ``::error …::`` and ``::warning …::``
     annotation   GitHub's ``::error …::``   as line, and %; in its properties also : and ,
     text         text that is escaped later control characters and marks of direction, but not line ends
     xml          SVG, HTML, GraphML         as text, and & < > " '
@@ -78,7 +78,7 @@ def _text(text: str) -> str:
 
 
 def _dot(text: str) -> str:
-    """Return the text for graphviz, which adds quotes: a final backslash would escape one, and <…> would be markup."""
+    """Return the text for Graphviz, which adds quotes: a final backslash would escape one, and <…> would be markup."""
     shown = line(text).replace("\\", "\\\\")
     return f" {shown}" if shown.startswith("<") else shown
 

@@ -1,4 +1,4 @@
-"""Texts with their origin, and places in texts.
+"""Named texts, and places in them.
 
 A `Source` is a name and a text; a `Span` is a half-open range of the text. Lines and columns count from 1,
 columns in characters, as editors do.

@@ -37,7 +37,7 @@ def verify(files: tuple[str, ...], **given: object) -> int:
 
     \b MODEL is strict, buffered(k), one-stream, pair-stream or async. If you name a model, the report also shows the
     makespan with messages that wait for their turn. The facts in an answer are derived again; if they depend on a
-    solver's unchecked result, the report says so. Exit status: 0 holds, 1 a file has an error, 2 the command line is
+    solver's unchecked result, the report says so. Exit status: 0 no error, 1 a file has an error, 2 the command line is
     wrong or a file is missing, 3 a certificate leaves a property open.
     """
     from pipesched.verbs import verify as verb

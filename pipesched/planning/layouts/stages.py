@@ -87,7 +87,7 @@ class Times:
 class Once:
     """The nanoseconds of a stage's messages that are sent once per step, as pairs: gradients after its last backward,
     and ZeRO's parameters before its next forward. beside: the part that overlaps compute, layer by layer; alone: the
-    part that does not. layers: the stage's layers.
+    part that does not. layers: the number of its layers.
     """
 
     beside: tuple[float, float]
@@ -266,7 +266,7 @@ class Stages:
 
     @_kept("cut", "training.tensor", "training.context", "training.expert", "training.microbatch", "training.recompute")
     def _shaped(self, choice: Choice) -> tuple[tuple[tuple[float, ...], tuple[float, ...]], ...]:
-        """Like `_flat`, with times by shape; empty if the problem has a flat efficiency."""
+        """Like `_flat`, with times by shape; empty if `Problem.on` is None."""
         layers, on = self.layers(choice), self.problem.on
         if on is None:
             return ()
