@@ -28,8 +28,8 @@ class Copies(Record):
     """The copies, grouped by engine, in the order in which they run.
 
     op: the O or L. after: the operation whose end lets a copy start. waits: the operation that waits for the copy. Both
-    are -1 for none. first: whether the copy is the first on its engine. start, end: times in ticks, -1 for a copy that
-    never runs.
+    are -1 if there is none. first: whether the copy is the first on its engine. start, end: times in ticks, -1 for a
+    copy that never runs.
     """
 
     op: Ints
@@ -71,6 +71,6 @@ class Copies(Record):
 
 
 def _here(schedule: Schedule, op: Ints, other: Ints, *, before: bool) -> Ints:
-    """Return `other`, with -1 for an entry on another rank than its `op`, or not `before` it (otherwise, after it)."""
+    """Return `other`, or -1 where it is on another rank than `op`, or on the wrong side of it (see `before`)."""
     right = (other >= 0) & (schedule.rank[other] == schedule.rank[op]) & ((other < op) if before else (other > op))
     return np.where(right, other, -1)

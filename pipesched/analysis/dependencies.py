@@ -6,8 +6,8 @@
 These are the rows of `model.ops`. Each operation has one producer, so the dependency graph consists of the rank orders
 and a single column. A producer on another rank costs a message; a producer on the same rank need only come earlier. If
 a file names the stages that each stage reads, an F has one producer per stage that it reads, and a backward operation
-has one per stage that reads its stage. The column has the nearest producer; a list of further edges has the others, and
-is empty for a chain.
+has one per stage that reads its stage. The column contains the nearest producer; a list of further edges contains the
+others, and is empty for a chain.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Events:
 
     late: the transfer time of each message, at both of its ends. head: for each instruction, the one at which its rank
     blocks (see `heads`). sources: for each message end, the entries after which it begins, -1 for none. done: for each
-    message end, an entry that ends no earlier.
+    message end, an entry that ends no earlier than it completes.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ def heads(program: Program) -> Column:
 
 
 def consumers(program: Program) -> tuple[Ints, Ints]:
-    """Return message ends and the instruction that waits for each: a compute for its receives, WAIT_SEND for its sends.
+    """Return message ends, and the instruction that waits for each: a compute operation, or WAIT_SEND for a send.
 
     Each instruction waits for the latest message end before it on its rank with the same result, stage and microbatch.
     If stages read several stages, it waits for all such ends, and sends to different stages are distinguished.

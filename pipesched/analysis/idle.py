@@ -93,7 +93,7 @@ def headline(spent: Idle, unit: Unit, *, span_first: bool = False) -> str:
 
 
 def split_length(length: Fraction, work: Sequence[Fraction], unit: Unit) -> str:
-    """Return ``57 = 48 work + 9 idle   bubble 15.8 % (3/19)``; with uneven work the ranks that idle least and most."""
+    """Return ``57 = 48 work + 9 idle   bubble 15.8 % (3/19)``; with uneven work, the ranks that idle least and most."""
     part, work = bubble(length, work), tuple(work) or (Fraction(0),)
     if len(set(work)) == 1:
         whole, busy, rest = map(unit.text, (length, work[0], length - work[0]))

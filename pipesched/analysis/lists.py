@@ -1,4 +1,4 @@
-"""Lists that wait for each other, run once, greedily: the basis of timelines and queues.
+"""Runs lists that wait for each other once, greedily: the basis of timelines and queues.
 
     list 0   a ─ b ─── c            an entry begins when the one before it has ended and all its inputs have arrived
                  │    ↗
@@ -201,7 +201,7 @@ def _period(column: Column, most: int) -> int:
 
 
 def _in_step(lists: Lists, entries: Ints, now: Ints, end: Ints) -> Ints:
-    """Run rows of one entry per list; return the ends of the last row, with NEVER for an entry that waits."""
+    """Run rows of one entry per list, row by row; return the ends of the last row, NEVER for an entry that waits."""
     inputs = [(need[entries], None if delay is None else delay[entries]) for need, delay in lists.inputs]
     for number, cost in enumerate(lists.cost[entries]):
         for need, delay in inputs:

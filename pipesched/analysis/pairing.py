@@ -78,10 +78,10 @@ def pair(program: Program) -> Pairing:
 
 
 def _by_clock(program: Program, sides: list[tuple[Bools, Bools]], partner: Column) -> bool:
-    """Link the two ends of each message by their instant; return True if the clock proves that this pairing is correct.
+    """Link the two ends of each message by their time; return True if the clock proves that this pairing is correct.
 
-    On each rank the clock increases, starting at 0 or later, and both ends of a message have the same instant. Along a
-    channel both sides are in the order of their instants, so the i-th send and receive are linked.
+    On each rank the clock increases, starting at 0 or later, and both ends of a message have the same time. Along a
+    channel both sides are in the order of their times, so the i-th send and receive are linked.
     """
     clock, start = program.clock, program.start
     if clock is None or not len(clock):

@@ -67,7 +67,7 @@ def message_of(program: Program, index: Ints) -> Ints:
     """Return one number for the message of each send or receive: (producing stage, result or its shape, microbatch).
 
     RECV_F names the receiving stage, so the producer is the stage before; for RECV_B, it is the stage after. If the
-    file names the stages that are read, a message is identified by the stages at both of its ends.
+    file names the stages that each stage reads, a message is identified by the stages at both of its ends.
     """
     stage, wide = program.stage[index], int(program.microbatch.max(initial=0)) + 2
     if program.other is not None or _RESULTS * (int(program.stage.max(initial=0)) + 3) * wide >= 2**31:

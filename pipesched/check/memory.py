@@ -18,7 +18,7 @@ RANKS = 3
 
 
 def check_memory(subject: Subject) -> Iterator[Diagnostic]:
-    """Yield PS501 for the ranks that exceed their caps the most; caps in the unit of `analysis.holdings`."""
+    """Yield PS501 for the ranks that exceed their caps the most; caps are in the unit of `analysis.holdings`."""
     memory, caps = subject.analysis.memory, subject.caps
     for rank, more in furthest(memory.peak, caps):
         first, top, most = memory.first_over(rank, caps[rank]), memory.peak_at[rank], shown(memory.peak[rank])

@@ -1,7 +1,7 @@
 """Child processes, which run this package and import nothing from the folder in which they start.
 
     python -m MODULE    sys.path = current folder, PYTHONPATH, standard library, site-packages
-    command(MODULE)     sys.path = PYTHONPATH, standard library, site-packages; pipesched from its place here
+    command(MODULE)     sys.path = PYTHONPATH, standard library, site-packages; pipesched from this installation
 
 A json.py or a torch.py among a user's files therefore never replaces the module of that name. An empty entry of
 PYTHONPATH also means the current folder, and is usually a mistake (``PYTHONPATH=$PYTHONPATH:/there``): it is dropped.

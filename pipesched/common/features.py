@@ -46,7 +46,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Feature:
-    """A row of the table of features. find: returns what it finds in a schedule at given costs, or None."""
+    """A row of the table of features. find: returns the `Found` of a schedule at given costs, or None."""
 
     name: str
     find: Callable[[Schedule, Costs], Found | None]

@@ -61,7 +61,7 @@ def written(order: object) -> Source | None:
     """Return the order as text, or None if it is not an order.
 
     Raises:
-        PipeschedError: PS225: the rows contain anything else, or the ranks are not 0, 1, ….
+        PipeschedError: PS225: the rows contain anything but actions and words, or the ranks are not 0, 1, ….
     """
     order = _rows(order)
     if isinstance(order, str | bytes) or not isinstance(order, Iterable):

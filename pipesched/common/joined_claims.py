@@ -99,7 +99,7 @@ def _quotient(a: Number, b: Number) -> Number:
 class Facts(Record):
     """The times and peaks of schedules. ranks: the first rank of each schedule, and the end. makespans: for each
     schedule, in ticks of 1 / scale. spans, work: for each rank, in the same ticks. peaks: for each rank, in multiples
-    of `units` of the schedule.
+    of its schedule's entry in `units`.
     """
 
     ranks: Ints
@@ -141,7 +141,7 @@ class Facts(Record):
         return known, Number(_ONE, _ONE if self.scale == 1 else one(self.scale))
 
     def value(self, name: str) -> Number:
-        """Return a fact for each schedule; a fact by rank has its largest value over the ranks."""
+        """Return a fact for each schedule; if it is a fact by rank, its largest value over the ranks."""
         if found := self.by_rank(name):
             known, unit = found
             return Number(_times(column(np.maximum.reduceat(known, self.ranks[:-1])), unit.above), unit.below)

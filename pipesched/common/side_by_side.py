@@ -171,7 +171,7 @@ class Together(Record):
         return np.concatenate([getattr(one, name) for one in self.each])
 
     def sizes(self, name: str, ends: Ints) -> Ints:
-        """Return, for each entry, a size of its schedule. ends: where the entries of each schedule begin."""
+        """Return the size `name` of each entry's schedule. ends: the first entry of each schedule, and the end."""
         return np.repeat([getattr(one, name) for one in self.each], np.diff(ends))
 
     @property
@@ -207,7 +207,7 @@ class Together(Record):
         return Costs({key: _by_stage([x[key] for x in given], stages) for key in first.given})
 
     def settle(self) -> None:
-        """Store its facts in each analysis, unless a schedule has errors or the joined times exceed 64 bits."""
+        """Store each schedule's facts in its analysis, unless one has errors or the joined times exceed 64 bits."""
         columns = [(self.column("stage"), "stages"), (self.column("microbatch"), "microbatches")]
         if not all(bool(((x >= 0) & (x < self.sizes(most, self.ops))).all()) for x, most in columns):
             return

@@ -57,7 +57,7 @@ class Claim(Record):
 
 
 class Verdict(Record):
-    """The verdict on a claim. holds: None if not applicable. detail: the reason. error: of the evaluation."""
+    """The verdict on a claim. holds: None if not applicable. detail: the reason. error: why it has no value."""
 
     claim: Claim
     holds: bool | None
@@ -110,8 +110,8 @@ def _text(node: ast.Node) -> str:
 def judge_all(claims: Sequence[Claim], made: Analysis, names: Names) -> list[Verdict]:
     """Return the verdict on every claim. The facts under a release rule are derived and charged only once.
 
-    A claim that divides by zero (PS206), overflows (PS219), costs too much (PS211) or names no rank (PS221) is an error
-    and not applicable.
+    A claim that divides by zero (PS206), overflows (PS219), costs too much (PS211) or names a rank that does not exist
+    (PS221) is an error and not applicable.
     """
     known: dict[str | None, Names] = {}
     verdicts = []

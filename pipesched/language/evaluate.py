@@ -70,7 +70,7 @@ def at_size(
     """Evaluate a checked file at a size. deciding: the costs that a rule uses instead of the costs in the file.
 
     Raises:
-        PipeschedError: PS2xx: the evaluation fails, with the place and the bindings.
+        PipeschedError: PS2xx: the evaluation fails; the finding shows the place and the bindings.
     """
     with reported(checked.file.span.source):
         names, values, placement = evaluated(checked, parameters, max_ops)

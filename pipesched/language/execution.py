@@ -145,7 +145,7 @@ def reported(source: Source) -> Iterator[None]:
     """Convert errors of translated code to findings at their places in the source.
 
     Raises:
-        PipeschedError: PS2xx: the code fails, with the place and the bindings.
+        PipeschedError: PS2xx: the code fails; the finding shows the place and the bindings.
     """
     try:
         yield

@@ -4,7 +4,7 @@
 
         lanes                  0 1 2 3            one rank each
         of the second loop     0 0 0 1 1 2 …      one iteration each; `w` is repeated, `k` counts
-        F  B                   F B F B F B …      what an iteration writes, after one another: what the loop writes
+        F  B                   F B F B F B …      the operations of all iterations, one after another
 
 Every statement runs once, over all lanes that reach it; a condition splits them. Numbers have known bounds: only
 numbers that might exceed 62 bits are inspected, and most fit in 32 bits. The arrays reproduce the operations of

@@ -48,7 +48,7 @@ class Turn:
 
     @classmethod
     def of(cls, chunk: tuple[int, int, int], slices: int, others: Collection[int]) -> Turn:
-        """Return the turns of a chunk. others: microbatches in its range that it does not run."""
+        """Return the `Turn` of a chunk. others: microbatches in its range that it does not run."""
         made = cls(*chunk[:2], slices)
         for microbatch in sorted(others):
             made.name(microbatch)
@@ -62,14 +62,14 @@ class Turn:
             self.skip()
 
     def skip(self) -> None:
-        """Skip the microbatches that have already run by name."""
+        """Skip the microbatches that have already run."""
         while self.next in self.named:
             self.named.remove(self.next)
             self.next += 1
 
 
 class Pending:
-    """The I of a rank without a W, oldest first: one list for each chunk, and one for all chunks under None.
+    """The I of a rank that lack a W, oldest first: one list for each chunk, and one for all chunks under None.
 
     It is also used for F without R or O, and O without L. of: for each chunk and for None, the number of missing
     operations of each (chunk, microbatch). slices: the number of slices per sequence; the last one runs first.

@@ -41,7 +41,7 @@ def parse(source: Source, words: int = WORDS) -> ast.File:
     """Return the tree of a file. words: the largest allowed number of words.
 
     Raises:
-        PipeschedError: PS101 to PS104, PS210, PS219; hints on `syntax` find all mistakes.
+        PipeschedError: PS101 to PS104, PS210, PS219: the first mistake; hints on `syntax` find all mistakes.
     """
     _refuse_large(source, words)
     _refuse_steering(source)

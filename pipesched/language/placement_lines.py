@@ -173,7 +173,7 @@ def _line(node: ast.Stages, routes: dict[_Key, Route], names: Names, max_ops: in
 
 
 def _placing(node: ast.Stages, names: Names) -> Callable[[int, int, int], Placed]:
-    """Return the function by which a line places a stage, given stage, member and microbatch."""
+    """Return the function that places a stage of a line, given the stage, the member and the microbatch."""
     rank_of, *reads = (names.function(part) for part in (node.rank, *node.reads))
     runs = names.function(node.condition) if node.condition else None
 

@@ -10,7 +10,7 @@ frames hold the loop bindings. Of the user's text, only integers and prefixed na
     repeat n { }          ->   for n_120 in steps(0, n, c): …
     x * y                 ->   a call of the function named `*` there, which refuses results beyond 62 bits
     require e             ->   pay(c) or e                   charges c, unless an enclosing loop has done so
-    pending               ->   pending()                     asks the rank, each time
+    pending               ->   pending()                     is evaluated anew at each use
 
 The cost of an expression is the number of its parts, including the functions that it calls. A function that costs more
 than `DEAR` is charged when it is called, so that costs stay small however deep the calls are.

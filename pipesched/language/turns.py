@@ -103,7 +103,7 @@ class Arrays:
         """Write the programs, one for each rank.
 
         Raises:
-            Unsuited: if they must run operation by operation; nothing is charged then.
+            Unsuited: the programs must run operation by operation; in this case nothing is charged.
         """
         few, parts = self._few(AT_ONCE), list[tuple[Column, ...]]()
         for _, ranks in groupby(range(len(programs)), lambda rank: (id(programs[rank]), rank // few)):
@@ -115,7 +115,7 @@ class Arrays:
         return site, op, keys, self._among(self.expansion.second, site), _ends(lengths)
 
     def _few(self, operations: int) -> int:
-        """Return about how many ranks together have this number of operations, if all ranks have equally many."""
+        """Return how many ranks together have about this number of operations, if all ranks have equally many."""
         each = 2 * self.placement.rank_of.size * self.placement.microbatches // self.placement.ranks
         return max(operations // max(each, 1), 1)
 

@@ -116,7 +116,7 @@ class _Checker:
         of: Sequence[str] | None = None,
         exact: bool = False,
     ) -> None:
-        """Compile expressions that are charged separately; with names, compile them as functions of these names."""
+        """Compile expressions that are charged separately; with `of`, compile them as functions of these names."""
         for node in nodes:
             if node is not None:
                 code = paid(node, Expressions(exact).term(node, scope or self.scope, want))

@@ -22,7 +22,7 @@ from pipesched.model.schedule import Schedule
 
 
 def packed(stage: Column, op: Column) -> Ints:
-    """Pack a stage and a kind of compute into one number that keeps their order."""
+    """Pack a stage and a kind of operation into one number that keeps their order."""
     return np.asarray(stage.astype(np.int64) * len(COMPUTES) + op)
 
 

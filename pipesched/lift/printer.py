@@ -2,11 +2,12 @@
 
 Only spaces and line breaks change: the tokens of the file, including comments, stay in order.
 
-- Two spaces per enclosing brace. Items, `let`, `for`, `repeat` and `if` have lines of their own; operations keep the
-  user's lines, two spaces apart. An expression keeps its line breaks at operators; its further lines are indented.
+- Lines are indented by two spaces per brace. Items, `let`, `for`, `repeat` and `if` have lines of their own; operations
+  keep the user's lines, two spaces apart. An expression keeps its line breaks at operators; its further lines are
+  indented.
 - A block on one line stays there if it fits in 100 columns. There is at most one blank line in a row, and none at the
-start or end of a block.
-- Consecutive lines align blocks, the `=` of lets, the parts of routes, and comments at the end.
+  start or end of a block.
+- In consecutive lines, blocks, the `=` of lets, the parts of routes, and trailing comments are aligned.
 
     repeat warmup     { F }        # fill
     repeat m - warmup { F  B }     # steady

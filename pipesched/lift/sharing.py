@@ -60,7 +60,7 @@ def shared(trees: Sequence[Tree], orders: Sequence[Callable[[int], Word]]) -> li
 
 
 def _guesses(trees: Sequence[Tree], orders: Sequence[Callable[[int], Word]]) -> list[Shared]:
-    """Return runs of neighbours that may share a program."""
+    """Return runs of neighbouring ranks that may share a program."""
     matcher = _Matcher([_packed(orders[0](r)) for r in range(len(trees))])
     found: list[Shared] = []
 
@@ -133,7 +133,7 @@ def _shape(tree: Tree) -> tuple[object, ...]:
 
 
 def _through(one: Tree, two: Tree, r: int) -> Tree:
-    """Return the tree with counts linear in the rank, from two trees of one shape at ranks r and r + 1."""
+    """Return the tree with counts linear in the rank, from two trees of the same shape at ranks r and r + 1."""
     nodes: list[int | Loop] = []
     for a, b in zip(one, two, strict=True):
         if isinstance(a, Loop) and isinstance(b, Loop):
@@ -173,7 +173,7 @@ def _packed(word: Word) -> bytes:
 
 @dataclass
 class _Matcher:
-    """Finds how often each part of a list repeats in a rank's order, within a number of steps.
+    """Finds how often each part of a list repeats in a rank's order, within a limit of `steps`.
 
     words: the orders, packed, by rank.
     """
@@ -227,6 +227,6 @@ def _sloped(tree: Tree) -> bool:
 
 
 def _runs(ranks: Sequence[int]) -> list[range]:
-    """Group ranks into runs of neighbours."""
+    """Group ranks into runs of consecutive ranks."""
     groups = groupby(enumerate(ranks), key=lambda pair: pair[1] - pair[0])
     return [range(run[0], run[-1] + 1) for run in ([r for _, r in group] for _, group in groups)]

@@ -2,8 +2,8 @@
 
     F[c]                   the next microbatch of the chunk
     F[c](i)                any other microbatch of the chunk
-    W                      the oldest of its rank, if every W of the rank is
-    W[c]                   the oldest of its chunk
+    W                      for the oldest I of the rank, if this is true of every W of the rank
+    W[c]                   for the oldest I of the chunk
     overlap(F[0], B[1])    one letter, since it is one slot
 
 The next microbatch follows the rule of the language: for a kind (F; I and B; W) and a chunk, the smallest microbatch
@@ -106,7 +106,7 @@ class _Columns:
         return [self.by_group[a:b] for a, b in pairwise(self.cut.tolist())]
 
     def series(self, next_ones: Bools) -> dict[int, Series]:
-        """Return the series of each operation that belongs to one."""
+        """Map each operation that belongs to a series of microbatches to this series."""
         paired = self.schedule.joined.copy()
         paired[:-1] |= self.schedule.joined[1:]
         return series(self.groups, self.schedule.op, self.schedule.microbatch, next_ones, paired)
@@ -262,7 +262,7 @@ class Series:
 def series(
     groups: Iterable[Ints], op: Column, microbatch: Column, next_ones: Bools, paired: Bools
 ) -> dict[int, Series]:
-    """Return the series of each operation that belongs to one.
+    """Map each operation that belongs to a series of microbatches to this series.
 
     groups: the indices of the operations of each rank, chunk and kind, in order. next_ones: the operations that need
     not name a microbatch.
@@ -281,7 +281,7 @@ def series(
 
 
 def _even(numbers: list[int]) -> Iterator[tuple[int, int]]:
-    """Yield the longest parts with a constant step, from left to right."""
+    """Yield the bounds of the longest runs with a constant step, from left to right."""
     low = 0
     while low + LEAST <= len(numbers):
         step, high = numbers[low + 1] - numbers[low], low + 2

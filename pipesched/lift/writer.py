@@ -48,10 +48,10 @@ def write(
 ) -> str:
     """Return the text of a .ps file that evaluates to this schedule, operation for operation.
 
-    name: by default the name of the schedule, made legal. documentation: text, in which double quotes become single
-    quotes. costs: written unless they are the default. claims: the texts after `claim`, in canonical form. kernel: the
-    part to repeat for more microbatches; the file then accepts every m = m0 + jK, and its default m is the schedule's.
-    statements: further statements, in canonical form.
+    name: by default the name of the schedule, converted to a legal name. documentation: text, in which double quotes
+    become single quotes. costs: written unless they are the default. claims: the texts after `claim`, in canonical
+    form. kernel: the part to repeat for more microbatches; the file then accepts every m = m0 + jK, and its default m
+    is the schedule's. statements: further statements, in canonical form.
 
     Raises:
         PipeschedError: PS814: the language cannot express a part of the schedule.
@@ -124,7 +124,7 @@ def _head(schedule: Schedule, name: str) -> str:
 
 
 def legal_name(text: str) -> str:
-    """Convert a text to a legal name of the language: ``my-order.csv`` becomes ``my_order_csv``."""
+    """Convert text to a legal name of the language: ``my-order.csv`` becomes ``my_order_csv``."""
     name = re.sub(r"[^A-Za-z0-9_]+", "_", text).strip("_") or "schedule"
     return name if placement_writer.legal(name) else f"schedule_{name}"
 
@@ -187,7 +187,7 @@ def _entry(key: str, cost: Cost) -> str:
 
 
 def _chosen(name: str, values: Sequence[str], low: int = 0) -> str:
-    """Return an expression that takes these values as a name counts up from `low`."""
+    """Return an expression in a name that takes these values as the name counts up from `low`."""
     if len(set(values)) == 1:
         return values[0]
     first = next(n for n, value in enumerate(values) if value != values[0])
@@ -342,7 +342,7 @@ def _letters_of(loop: Loop) -> set[int]:
 
 
 def _flat(tree: Tree) -> Tree:
-    """Remove loops that run once on every rank or never, or that are not shorter than their letters."""
+    """Expand loops that run at most once on every rank, or that are not shorter than their letters."""
     nodes: list[Node] = []
     for x in tree:
         if isinstance(x, Loop):

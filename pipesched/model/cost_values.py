@@ -2,7 +2,7 @@
 
     F=3/2    F=[1,2,2,1]    F=[[6,8,3,7],[6,8,3,7]]
 
-All numbers are exact: whole numbers over one scale, as large as 64 bits allow (`scale_of`).
+All numbers are exact: integers over a common scale, as large as 64 bits allow (`scale_of`).
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def most(cost: Cost) -> Fraction:
 
 
 def listed(cost: Cost) -> tuple[Fraction, ...]:
-    """Return the numbers of a cost, one per stage; of a grid, its largest and one with the finest denominator."""
+    """Return the numbers of a cost, one per stage; for a grid, its largest number and 1 / its scale."""
     if isinstance(cost, Grid):
         return (cost.most, Fraction(1, cost.scale))
     return cost if isinstance(cost, tuple) else (cost,)

@@ -92,7 +92,7 @@ class Ticks(Record):
 
 
 class Rule(Record):
-    """The default of a cost if all of `given` are given, with its description and the function that computes it."""
+    """The default of the cost `key` if all costs in `given` are given. text: its formula. cost: computes it."""
 
     key: str
     given: str
@@ -246,7 +246,7 @@ class Costs:
         return {}
 
     def differing(self, key: str) -> str:
-        """Return ``microbatch to microbatch`` or ``stage to stage``, between which a cost differs."""
+        """Return ``microbatch to microbatch`` or ``stage to stage``, as text on how a cost differs."""
         value = self._whole(key)
         by_microbatch = isinstance(value, Grid) and not value.even
         return "microbatch to microbatch" if by_microbatch else "stage to stage"
@@ -281,7 +281,7 @@ class Costs:
         """Check that the given costs fit this many stages and microbatches.
 
         Raises:
-            PipeschedError: PS222, as for `ticks`.
+            PipeschedError: PS222: as for `ticks`.
         """
         for key, cost in self.given.items():
             scale_of(alike(listed(cost)), _COARSER if key in TIMES else _ROUNDER)
@@ -331,7 +331,7 @@ class Costs:
         """Return the activations that an F holds, by stage and microbatch.
 
         Raises:
-            PipeschedError: PS222, as for `ticks`.
+            PipeschedError: PS222: as for `ticks`.
         """
         return self._share("M", stages, microbatches)
 
@@ -339,7 +339,7 @@ class Costs:
         """Return the activations that a recomputed F keeps at its end, by stage and microbatch.
 
         Raises:
-            PipeschedError: PS222, as for `ticks`.
+            PipeschedError: PS222: as for `ticks`.
         """
         return self._share("K", stages, microbatches)
 
@@ -363,7 +363,7 @@ class Costs:
 
     @classmethod
     def parse(cls, text: str) -> Costs:
-        """Parse ``F=1,I=1,W=1,C=0,FB=3``; a list in brackets is by stage, ``F=[1,2]``; nested ones also by microbatch.
+        """Parse ``F=1,I=1,W=1,C=0,FB=3``; a list in brackets is by stage, ``F=[1,2]``; nested lists also by microbatch.
 
         Raises:
             PipeschedError: PS222: a key is unknown or given twice, or a value is not a number.
@@ -379,7 +379,7 @@ class Costs:
 
     @classmethod
     def from_toml(cls, text: str) -> Costs:
-        """Read costs from TOML: ``F = 1.5``, ``F = [1, 2]`` by stage, ``F = [[1, 3], [2, 6]]`` by microbatch too.
+        """Read costs from TOML: ``F = 1.5``, ``F = [1, 2]`` by stage, ``F = [[1, 3], [2, 6]]`` also by microbatch.
 
         The key ``unit`` gives the unit of times: "s", "ms" or "us".
         JSON is accepted too: the output of `to_json`, `calibrate` or `run --rank`.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A span, and the bindings (``k = 5, i = 2``) or the line that produced the operation there."""
+    """The place of an operation: its span, and the bindings (``k = 5, i = 2``) or the line that produced it."""
 
     span: Span | None = None
     bindings: str = ""
@@ -153,12 +153,12 @@ def column(records: Sequence[Compute | Instruction], name: str) -> Column:
 
 
 def known(name: str) -> bool:
-    """Return True if an extension provides a fact with this name."""
+    """Return True if an extension provides the picture, graph or table of this name."""
     return any(row.name == name for row in rows(Drawing))
 
 
 def make(name: str, *arguments: object) -> object:
-    """Return a fact that an extension derives from an order.
+    """Return the picture, graph or table that an extension derives from an order.
 
     Raises:
         PipeschedError: PS820: there is no such extension.

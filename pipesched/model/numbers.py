@@ -39,7 +39,7 @@ def number(text: str, what: str) -> Fraction:
     """Parse a non-negative number: ``3``, ``1.5``, ``11/2``.
 
     Raises:
-        PipeschedError: PS222: it is anything else, or has more than 15 digits.
+        PipeschedError: PS222: the text is anything else, or has more than 15 digits.
     """
     text = text.strip()
     if not _NUMBER.fullmatch(text):

@@ -180,7 +180,9 @@ class Placement(Record):
 
     @cached_property
     def by_rank(self) -> tuple[Column, Column]:
-        """The chunks (route * stages + stage) of all ranks, and where those of each rank begin; shape (ranks + 1,)."""
+        """The chunks (route * stages + stage) of all ranks, and the index at which each rank's chunks begin; shape
+        (ranks + 1,).
+        """
         flat = self.rank_of.ravel()
         order = np.argsort(flat, kind="stable")
         return order, np.searchsorted(flat[order], np.arange(self.ranks + 1))

@@ -31,7 +31,7 @@ class Release:
     at_weight: Fraction
 
     def change(self, op: Op, *, trained: bool = True) -> Fraction:
-        """Return the change that a compute makes to a rank's activations: an F adds one, each gradient frees its share.
+        """Return how an operation changes a rank's activations: an F adds one, each gradient frees its share.
 
         trained: whether its stage is trained; on other stages the gradient for the input frees everything.
         """

@@ -35,7 +35,7 @@ class Steps(Record):
     """The STEPs inside an order, by rank, in list order.
 
     at: the operation that each STEP precedes, or the end of its rank's list. rule: the version that F and B read:
-    ``stash``, ``latest``, ``delay 1``, or "" if the file does not say.
+    ``stash``, ``latest``, ``delay 1``, or "" if the file does not specify it.
     """
 
     rank: Ints
@@ -60,8 +60,8 @@ class Schedule(RankLists):
     """A compute order.
 
     op, stage, microbatch, second: one entry per operation; start: int64, shape (ranks + 1,). title: its display name,
-    if it differs from `name`. program: its messages, if it was read from a file that has them, or None. steps: None if
-    the weights change only after all operations.
+    if it differs from `name`. program: the same order with its messages, if the file contains them, or None. steps:
+    None if the weights change only after all operations.
     """
 
     name: str

@@ -58,8 +58,8 @@ def read(
 
     given (`rows.SIZES`), placement (the rank of each stage): the file must agree with them. Raises PipeschedError:
     PS801: a cell is not an action of this torch version; PS802: a program has an empty cell, or a rank has no actions;
-    PS304: a number is out of bounds or follows a gap; PS803: the file disagrees with `given` or `placement`; PS104: it
-    runs nothing; PS210: it has more ranks than `most_ranks`.
+    PS304: a number is out of bounds or follows a gap; PS803: the file disagrees with `given` or `placement`; PS104: the
+    file has no actions; PS210: it has more ranks than `most_ranks`.
     """
     count = len(source.line_starts) - source.text.endswith("\n")
     require_ranks(count, most_ranks)
@@ -185,7 +185,7 @@ def read_cell(text: str, version: TorchVersion) -> list[Operation] | Bad:
 
 
 def _entry(match: re.Match[str]) -> Operation | Bad:
-    """Return the operation of a plain cell, if its numbers suit its kind."""
+    """Return the operation of a plain cell, or the reason why its numbers do not suit its kind."""
     op = Op[match[2]]
     if (match[3] == "") != (op in WITHOUT_MICROBATCH):
         if match[3]:

@@ -246,7 +246,9 @@ class Number:
         return self if factor == 1 else self.scale_val(self.space.value(factor))
 
     def _pieces(self, exact: Callable[[PwAff], Set], carried: Callable[[PwAff], Set]) -> Set:
-        """Return the union of a condition on each piece of the first digit; it is exact where the digit is constant."""
+        """Return the union of conditions on the pieces of the first digit: `exact` where it is constant, else
+        `carried`.
+        """
         found = self.space.universe.complement()
         for where, first in self.first.get_pieces():
             if first.is_cst():
@@ -334,8 +336,8 @@ class Number:
         return self._made(self.space.constant(0), value, bounds)
 
     def divided(self, by: Number) -> tuple[Number, Number, list[PwAff]] | None:
-        """Return the quotient, the remainder, and the quotients by numbers in both; None if the divisor is not
-        supported.
+        """Return the quotient, the remainder, and the quotients by numbers that occur in both; None if the divisor is
+        not supported.
         """
         count, turns = by.whole_number(), by.multiple_of_p()
         if count is not None and count > 0:

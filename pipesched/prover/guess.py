@@ -82,7 +82,7 @@ class Guesses:
 
     @cached_property
     def _weighed(self) -> tuple[Ints, list[Value]]:
-        """The columns whose weighted sums are the values; in base p, first digits and quotients are times p."""
+        """The columns whose weighted sums are the values; in base p, first digits and quotients are multiplied by p."""
         if not isinstance(self.space, DigitSpace):
             return self.rows, self.columns
         names = ["", *self.space.parameters, *self.space.dims]

@@ -160,7 +160,7 @@ class Space:
         return isl().PwAff.from_aff(isl().Aff.var_on_domain(self.local, where[0], where[1].index(name)))
 
     def digits(self, value: Value) -> list[PwAff]:
-        """Return the dimensions that a value takes up in a point."""
+        """Return the digits of a value, one expression per dimension."""
         return [value]
 
     def joined(self, digits: list[PwAff]) -> Value:

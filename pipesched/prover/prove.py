@@ -243,7 +243,7 @@ def said(claim: ast.Claim) -> str:
 
 
 def whole(question: Question, ask: Callable[[Question], Found]) -> list[Found]:
-    """Return the answer to a question."""
+    """Return a list with the answer to a whole question."""
     return [ask(question)]
 
 

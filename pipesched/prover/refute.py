@@ -70,7 +70,7 @@ class Small:
         return [x for x in self.sizes if not any(found.code in TOO_MANY for found in self.report(x, {}).diagnostics)]
 
     def wrong(self) -> Counterexample | None:
-        """Return the smallest size with an error other than a failed claim or too large a size."""
+        """Return, as a counterexample, the smallest size with an error that is neither a failed claim nor a limit."""
         for size in self.sizes:
             for found in self.report(size, {}).diagnostics:
                 if found.severity == "error" and found.code not in NO_FAULT:

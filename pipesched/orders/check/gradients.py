@@ -45,7 +45,7 @@ def _key(program: Program, index: Ints) -> Ints:
 
 
 def _last_backward(program: Program) -> Ints:
-    """Return, by key, the last W or B of a trained stage on that rank, otherwise its last I, otherwise -1."""
+    """Return, for each key, the last W or B of a trained stage on that rank, otherwise its last I, otherwise -1."""
     last = np.full((int(program.stage.max(initial=-1)) + 1) * program.ranks, -1, dtype=np.int64)
     for mask in (makes(program.op, Result.GRADIENT), makes(program.op, Result.WEIGHTS)):
         index = np.flatnonzero(mask)
