@@ -17,7 +17,7 @@ from fractions import Fraction
 from functools import cache
 from importlib import import_module
 from itertools import zip_longest
-from math import lcm
+from math import inf, lcm
 from typing import Any, TypeAlias
 
 from pipesched.diagnostics import Code, fail
@@ -46,10 +46,10 @@ class TooHard(Exception):
 
 
 class _Left:
-    """The budget of Python steps that is left for a question, and the memory limit of the process."""
+    """The Python steps that are left for a question, and the memory limit of the process; unlimited outside one."""
 
-    steps = STEPS
-    memory = MEMORY
+    steps: float = inf
+    memory: float = inf
 
 
 def _peak() -> int:
@@ -104,6 +104,7 @@ def bounded(context: Context, operations: int = OPERATIONS) -> Iterator[None]:
     """
     context.reset_operations()
     context.set_max_operations(operations)
+    outside = _Left.steps, _Left.memory
     _Left.steps, _Left.memory = STEPS, _peak() + MEMORY
     try:
         yield
@@ -114,6 +115,7 @@ def bounded(context: Context, operations: int = OPERATIONS) -> Iterator[None]:
     finally:
         context.set_max_operations(0)
         context.reset_operations()
+        _Left.steps, _Left.memory = outside
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,6 +24,7 @@ import pytest
 
 import pipesched
 from pipesched.__main__ import main
+from pipesched.prover import presburger
 from pipesched.prover.evidence import Shown
 from pipesched.support.source import Source
 from tests.depth import deep
@@ -261,6 +262,15 @@ def test_a_question_has_so_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipesched.prover.presburger.MEMORY", -(2**50))
     assert pipesched.prove(Source("small.ps", SMALL)).exit_status == 3
     assert [str(x.code) for x in verdict(text).diagnostics] == ["PS721"]
+
+
+def test_limits_end_with_their_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a question may take limits nothing after it, however large the process becomes."""
+    context = presburger.isl().Context()
+    monkeypatch.setattr(presburger, "MEMORY", -(2**50))
+    with pytest.raises(presburger.TooHard), presburger.bounded(context):
+        presburger.spend(1)
+    presburger.spend(1)
 
 
 # Damage
