@@ -298,7 +298,7 @@ class Names(Row):
 
 
 class Aliases(Row):
-    """Aliases of library schedules. known: returns an alias's schedule; said: returns a remark on it; or None."""
+    """Aliases of library schedules. known, said: return the schedule with an alias, and a remark on the alias."""
 
     known: Lazy[Callable[[str], str | None]]
     said: Lazy[Callable[[str], str | None]]

@@ -34,7 +34,7 @@ _CALL = re.compile(
     rf"(&?)({_NAME})(?:([<>])(\d{{1,6}}))?(?:@({_NAME}))?(?:\*({_NAME}))?((?:\+{_NAME}(?:[<>]\d{{1,6}})?)*)"
 )
 _LINE = re.compile(r"[ \t]*(?:(rank)[ \t]+(\d{1,6})|(group|pipeline)[ \t]+(\w{1,60}))[ \t]*:([^\n]*)")
-_ONE_ENGINE = "each member of a group calls it on one engine"
+_ONE_ENGINE = "let each member call the group on only one engine"
 Fault: TypeAlias = "tuple[str, str]"
 """A message and its remedy."""
 _MOST, _RANKS = 2_000_000, 10_000

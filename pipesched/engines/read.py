@@ -99,7 +99,7 @@ class _Table:
         return fail(code, message, *(() if span is None else (Label(span, "here"),)), help=help)
 
     def parts(self, key: str) -> Iterator[Piece]:
-        """Yield the parts of a letter."""
+        """Yield the parts under the key F, I or W."""
         text = self._values[key]
         if not isinstance(text, str) or not text.strip():
             raise self.fault(key, f"{key} lists no parts", _HELP)

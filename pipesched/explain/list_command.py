@@ -48,7 +48,7 @@ def list_schedules(name: str | None, **given: object) -> int:
 
 
 def _named(name: str, known: Sequence[Entry], others: Iterable[Listing]) -> tuple[Mapping[str, object], str]:
-    """Return the entry with a name, with the text of its file; a schedule may be named by an alias.
+    """Return the entry with a name, or with an alias of a schedule, and the text of its file.
 
     Raises:
         PipeschedError: PS810 if nothing has that name.

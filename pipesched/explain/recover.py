@@ -1,6 +1,6 @@
 """Report, in one pass, every independent mistake in a text that does not parse.
 
-The parser's table runs over the tokens. If a token has no action, the expected tokens are reported; then parsing
+The tokens are run through the parser's table. If a token has no action, the expected tokens are reported; then parsing
 resumes where the next statement or item begins, in the innermost state that accepts it: panic mode, with brackets
 paired beforehand. Each statement is reported at most once.
 

@@ -83,7 +83,7 @@ def _token(words: Words, text: str, at: int, after_head: bool) -> Token:
 
 
 def _item_follows(text: str, end: int) -> bool:
-    """Return True if a string that ends here can be the documentation: an item or the end comes next."""
+    """Return True if a string that ends here can be the documentation: an item or the end of the text follows."""
     rest = re.compile(r"(?:\s|#[^\r\n]*)*(\w*)").match(text, end)
     return rest is None or rest.end() == len(text) or rest.group(1) in ITEMS
 

@@ -1,4 +1,4 @@
-"""Lists whose operations move to earlier times: `backfill` at the end of every program.
+"""Moves the operations of lists to earlier times, if every program ends in `backfill`.
 
     rank r { for t in 0 .. end { … }  backfill }
 

@@ -98,8 +98,8 @@ def batch_of(made: Analysis) -> int | None:
 
 
 def repeated(made: Analysis) -> Fraction | None:
-    """Return the time that one more repetition of an order adds; None if the order has copies, deadlocks, or is too
-    large.
+    """Return the time that one more repetition of an order adds; None if the order has copies to host memory,
+    deadlocks, or is too large.
     """
     schedule, times = made.schedule, made.timeline
     size, ranks = len(schedule), schedule.ranks

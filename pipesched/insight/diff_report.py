@@ -52,7 +52,7 @@ class Alone:
 
 
 class Difference(Record):
-    """All differences, by rank. facts: differences in sizes and placement, as text.
+    """The differences between two orders, sorted by rank. facts: differences in sizes and placement, as text.
 
     pairs_a, pairs_b: overlap pairs that only one of the two orders has. split_a, split_b: each B of one order that the
     other order splits into I and W. messages: whether messages are also compared.

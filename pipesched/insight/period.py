@@ -57,7 +57,7 @@ class Period:
 
     @property
     def imbalance(self) -> tuple[Fraction, ...]:
-        """The part of `idle` that is due to uneven work, by rank: the difference to the work of the busiest rank."""
+        """The part of `idle` that is due to uneven work, by rank: the difference from the work of the busiest rank."""
         return tuple((max(self.work) - work) / self.microbatches for work in self.work)
 
     @property

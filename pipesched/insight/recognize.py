@@ -67,7 +67,7 @@ def known_orders(schedule: Schedule, own: Source | None = None) -> Iterator[tupl
 
 
 def plainest() -> list[tuple[str, Source]]:
-    """Return the built-in schedules, fewest parameters first: with one chunk, `interleaved` equals a simpler one."""
+    """Return the built-in schedules, fewest parameters first: `interleaved` with one chunk equals a simpler one."""
     return sorted(((name, read(name)) for name in built_in()), key=lambda x: _parameters(x[1].text))
 
 

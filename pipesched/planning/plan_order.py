@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Ordered:
     """An order that the optimizer found for a row; rows are counted from 1. makespan, before: the makespans of this
-    order and of the row's own order, in ms; said: the optimizer's first line.
+    order and of the row's own order, in ms; said: the first line of the optimizer's answer.
 
     order: None if the optimizer found none.
     """

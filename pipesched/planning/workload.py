@@ -81,7 +81,7 @@ def costs(loaded: Loaded, options: Options) -> Costs:
 def own_costs(
     asked: Workload, placement: Placement, of_file: Costs, *, runs_again: bool = False, slices: int = 1
 ) -> Costs:
-    """Return the file's costs; with a device, the model's costs on the device, and M and K of the file.
+    """Return the costs in the file; with a device, the model's costs on the device, and M and K from the file.
 
     Raises:
         PipeschedError: PS225 if a device is given without a model, or an efficiency without a device; PS235 if layers

@@ -210,9 +210,9 @@ def show(
 ) -> Picture:
     """Draw a schedule: as ``text`` (the default), ``svg``, ``html``, ``trace``, ``dag`` or ``csv``.
 
-    begin, end: ``--from`` and ``--to``. measured: traces of a run to draw under the plan, one file per rank. slot:
-    an operation such as ``F0.3``: draw the parts of its slot on engines, as ``text`` or ``svg``. model: a transformer
-    and its training: draw its bytes over time, as ``text``, ``svg`` or ``html``. `str()` is the drawing; a notebook
+    begin, end: ``--from`` and ``--to``. measured: traces of a run to draw under the plan, one file per rank. slot: an
+    operation such as ``F0.3``, whose parts on engines are drawn, as ``text`` or ``svg``. model: a transformer and its
+    training, whose bytes over time are drawn, as ``text``, ``svg`` or ``html``. `str()` is the drawing; a notebook
     displays it. A wrong schedule is drawn as far as it runs, with its diagnostics.
 
     Raises:

@@ -69,7 +69,7 @@ class Emission:
 
 
 def emit(source: Source, options: Options, to: str) -> Emission:
-    """Convert a file for a target; the verdict is on the result.
+    """Convert a file for a target; the verdict is on the converted order.
 
     The report has all findings on the file and its conversion, or PS814 if the target cannot run it.
     """

@@ -48,7 +48,7 @@ def _vee(p: int, v: int, m: int, r: int) -> tuple[int, ...]:
 
 
 def _rounds(p: int, v: int, m: int, r: int) -> tuple[int, ...]:
-    """Count as `Row.before` for interleaved zero bubble, whose rounds have n microbatches (p or a few more)."""
+    """Implement `Row.before` for interleaved zero bubble, whose rounds have n microbatches (p or a few more)."""
     n = m // max(1, m // p)
     groups, rest = divmod(min(p - r + (v - 1) * n, v * m), n * v)
     return tuple(min(m, groups * n + min(n, max(0, rest - n * chunk))) for chunk in range(v))

@@ -144,7 +144,7 @@ class _Sum:
     weights: Picoseconds = 0
 
     def product(self, tokens: int, inner: int, outer: int, count: int = 1, gain: Fraction = Fraction(1)) -> None:
-        """Add a linear map: tokens x inner by inner x outer, and the two products of its backward."""
+        """Add the times of a linear map, tokens x inner by inner x outer, and of the two products of its backward."""
         way = count, self.eight, self.bytes_each, self.on
         self.forward += round(product(tokens, outer, inner, *way) / gain)
         self.input += round(product(tokens, inner, outer, *way) / gain)
