@@ -40,7 +40,7 @@ class Options(Extended):
     """The options of a verification. Sizes given for a CSV are compared with the file; `mem_cap` has one entry, or one
     per rank.
 
-    comm: the model, strict by default; if it is named, the time under its message queues is reported too. frozen: the
+    comm: the communication model, strict by default; if given, the time under its queues is reported too. frozen: the
     stages
         of an order that are not trained. settings: parameters other than sizes, for a source named with a colon.
     """

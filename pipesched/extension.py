@@ -49,11 +49,11 @@ class Extended:
     owned: tuple[object, ...] = field(default=(), kw_only=True)
 
     def of(self, kind: type[Owned]) -> Owned:
-        """Return the value of a class, or its defaults if there is none."""
+        """Return the value of this class, or one with the class's defaults if there is none."""
         return next((value for value in self.owned if isinstance(value, kind)), None) or kind()
 
     def owning(self, value: object) -> Self:
-        """Replace the value of this class."""
+        """Return this value with `value` in place of the carried value of its class."""
         return replace(self, owned=(*(x for x in self.owned if type(x) is not type(value)), value))
 
 

@@ -1,4 +1,4 @@
-"""Decides the order of a file by its rule; refuses operations that the rule does not support, by name."""
+"""Decides the order of a file by its rule; names and refuses operations that the rule does not support."""
 
 from __future__ import annotations
 

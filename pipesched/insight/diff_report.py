@@ -84,7 +84,9 @@ class Difference(Record):
         return self.text()
 
     def text(self, *, every: bool = False, verbose: bool = False) -> str:
-        """Return one line per difference, and the cost. every: all lines and operations. verbose: all assumptions."""
+        """Return one line per difference, and the cost. every: show all lines and operations. verbose: list all
+        assumptions.
+        """
         names = _names(self)
         if self.equal:
             what = "instructions" if self.messages else "operations"

@@ -233,7 +233,7 @@ class Drawn(Record):
 
     @cached_property
     def operations(self) -> Ints:
-        """The operation of every slot and copy."""
+        """The index of the operation of every slot and copy."""
         schedule, copies = self.made.schedule, _copies(self.made)
         head = np.flatnonzero(~schedule.joined)
         return head if copies is None else np.concatenate([head, copies.op])

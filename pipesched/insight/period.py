@@ -6,10 +6,11 @@
 The kernel of K microbatches (here 1) is between two bars. The n-th copies of the kernel's slots are the nodes of a
 graph with an edge from x to y for every y that follows x in its list, or receives its message: y of copy n starts at
 least w after the start of x of copy n - d. The period of K microbatches is the maximum, over all cycles, of the sum of
-w / the sum of d. Two facts prove a period: a cycle with that ratio, along which every edge is tight in the timeline;
-and a start time x(c) for each slot c of the kernel such that x(y) >= x(x) + w - period * d on every edge, so that no
-cycle has a larger ratio (Cuninghame-Green, Minimax Algebra, 1979). Both are found in the timeline of enough copies. The
-difference between two makespans is not the period: if the cycle spans several copies, makespans grow unevenly.
+w divided by the sum of d. Two facts prove a period: a cycle with that ratio, along which every edge is tight in the
+timeline; and a start time x(c) for each slot c of the kernel such that x(y) >= x(x) + w - period * d on every edge, so
+that no cycle has a larger ratio (Cuninghame-Green, Minimax Algebra, 1979). Both are found in the timeline of enough
+copies. The difference between two makespans is not the period: if the cycle spans several copies, makespans grow
+unevenly.
 """
 
 from __future__ import annotations

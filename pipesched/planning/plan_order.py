@@ -80,7 +80,7 @@ def ordered(plan: Outcome, seconds: float) -> tuple[Ordered, ...]:
 
 
 def fastest(plan: Outcome) -> str:
-    """Return a line with the number of the row that is fastest with the optimizer's order; empty for the first row."""
+    """Return a line that names the row that is the fastest with these orders; empty if it is the first row."""
     gained = {one.row: one.gained / 1000 for one in plan.ordered}
     steps = [(one.seconds - gained.get(number, 0), number) for number, one in enumerate(plan.rows, 1)]
     (least, number), first = min(steps), steps[0][0]

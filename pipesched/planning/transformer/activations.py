@@ -336,7 +336,7 @@ def _projected(a: Transformer, x: Training) -> Fraction:
 
 
 def _norm(a: Transformer, x: Training) -> Fraction:
-    """Return the bytes that a norm keeps: its input, and the quotient for torch's RMS norm, which is in fp32."""
+    """Return the bytes that a norm keeps: its input; for torch's RMS norm, the input in fp32, and the quotient."""
     apart = x.kernels in OWN and a.norm == "rms"
     quotient = 0 if x.lora else a.dtype_bytes  # the gradient of a frozen weight does not read it
     return shared_tokens(a, x) * a.hidden * (4 + quotient) if apart else residual(a, x)
