@@ -38,9 +38,9 @@ _EXPANDED = "let your shell expand it: `pipesched check -- COMMAND ARGUMENTS`"
 
 @dataclass(frozen=True)
 class Asked:
-    """The options of `check`, None if not given. trainer: its name, or name and release as in ``a==1.0``. p: the number
+    """The options of `check`, None if not given. trainer: its name, or name and release as in ``a==1.0``.
 
-    of ranks. processes: the number of processes in the job. variables: the names and values of script variables.
+    p: the number of ranks. processes: the number of processes in the job. variables: script variables by name.
     """
 
     trainer: str | None = None
@@ -184,7 +184,7 @@ def _telling(row: Trainer, case: Case) -> Diagnostic | None:
     told = next((x for x in case.settings if x.key in keys and keys[x.key].telling), None)
     if told is None:
         return None
-    message = f"no known release of {row.name} has {told.written}: {', '.join(row.releases)}"
+    message = f"no known release of {row.name} has {told.written} (known: {', '.join(row.releases)})"
     help = f"--trainer {row.typed}==RELEASE selects the trainer and release"
     return Diagnostic(InteropCode.CONFIG_UNKNOWN, message, (told.label,), (), help)
 
@@ -284,7 +284,7 @@ def _processes(settings: Settings) -> tuple[int | None, str]:
 def _launched(case: Case, asked: Asked) -> Iterator[Finding]:
     """Report the number of processes if it comes from the launcher's options, and a missing configuration file."""
     if case.processes is not None and asked.processes is None:
-        yield Fact("processes", f"{case.processes}, by {_processes(case.settings)[1]}")
+        yield Fact("processes", f"{case.processes}, from {_processes(case.settings)[1]}")
     file = case.settings("job.config_file").value
     if case.settings.kind == "shell" and isinstance(file, str) and beside(case.settings.source.name, file) is None:
         yield Note(f"file {file[:100]} does not exist: its settings are unknown, so defaults are assumed")

@@ -14,7 +14,7 @@ _SHOWN = 6  # most shown settings that no rule knows
 
 @dataclass(frozen=True)
 class Checked(Judged):
-    """The report on a configuration. assumed: ``release`` or ``torch``, for each version that was not given.
+    """The report on a configuration. assumed: ``release``, ``torch`` or both, if these versions are assumed.
 
     not_judged: settings that no rule covers. possible: errors in only some of the possible releases. command: the
     command that verifies the schedule, or the reason why there is no command. commands: for a script with several
@@ -95,7 +95,7 @@ class Checked(Judged):
         return render.clean(f"    {plan.name or 'schedule unknown'}  {said}{size}{ranks}: {self.command}")
 
     def to_json(self) -> dict[str, object]:
-        """Return the report as the published JSON object, see ``emit/README.md``."""
+        """Return the report as the published JSON object; see ``emit/README.md``."""
         plan = self.plan
         return {
             "ok": self.ok,

@@ -103,7 +103,7 @@ def _having(first: Examination, schedule: Schedule) -> Examination:
 
 
 def _ordered(first: Examination) -> _Repair | None:
-    """Return the file with a compute order that finishes, unchanged if it already does; None if none is found."""
+    """Return the file with a compute order that finishes, unchanged if it already does; None if not found."""
     schedule = first.analysis.schedule
     found = repaired(first.analysis, first.caps)
     if found is None:

@@ -127,7 +127,7 @@ def _uneven(made: Versions) -> Iterator[Diagnostic]:
         taken = [ranges(np.flatnonzero(batch[x] == number).tolist()) or "none" for x in (one, stage)]
         steps = [np.flatnonzero((made.steps.stage == x) & (made.number == number))[:1] for x in (one, stage)]
         at = int(np.flatnonzero((batch[one] != batch[stage]) & (np.minimum(batch[one], batch[stage]) == number))[0])
-        message = f"STEP {number + 1} takes microbatches {taken[0]} on stage {one}, {taken[1]} on stage {stage}"
+        message = f"STEP {number + 1} takes microbatches {taken[0]} on stage {one}, but {taken[1]} on stage {stage}"
         said = [
             step_label(made, int(x), f"takes {what} of stage {of}")
             for found, what, of in zip(steps, taken, (one, stage), strict=True)

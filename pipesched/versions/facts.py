@@ -5,7 +5,7 @@
 A STEP takes the gradients of its stage that are complete and not yet taken: the t-th STEP takes batch t.
 
     rule      F reads                      I and B read              F2 and B1 above, with k = 1
-    stash     the newest version           what their F read         1, 0      PipeDream, arXiv:1806.03377
+    stash     the newest version           the version of their F    1, 0      PipeDream, arXiv:1806.03377
     latest    the newest version           the newest version        1, 1      PipeMare, arXiv:1910.05124
     delay d   max(0, t - d) for batch t    the same                  2 - d     d = 1 is PipeDream-2BW, arXiv:2006.09503
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class VersionPart(Part):
-    """For each rank: the most live versions of a stage, the largest staleness, and the most STEPs that a microbatch
+    """For each rank: the most live versions of a stage, the largest staleness, and the most crossed STEPs.
 
-    crosses. rule: the rule in the file: ``stash``, ``latest`` or ``delay 1``; "" if the file has no rule.
+    rule: the version rule in the file, such as ``stash``, ``latest`` or ``delay 1``; "" if the file has no rule.
     """
 
     key = "versions"

@@ -267,7 +267,7 @@ WRITTEN: list[tuple[str, str, list[tuple[str, int]], str]] = [  # name, text, co
         "many.sh",
         f"torchrun --nnodes 2 --nproc_per_node 4 {SHELL[7:]} --pipeline-model-parallel-size 4",
         [],
-        "8, by nproc_per_node and nnodes",
+        "8, from nproc_per_node and nnodes",
     ),
     (
         "slurm.sh",

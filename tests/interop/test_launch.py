@@ -143,7 +143,7 @@ def deepspeed(files: Mapping[str, str], gpus: int) -> READ:
         made[name] for name in ("train_micro_batch_size_per_gpu", "gradient_accumulation_steps", "train_batch_size")
     )
     assert b * steps * (gpus // p) == batch
-    count = int(found[1]) if (found := re.search(r"embedding, (\d+) of", python)) else 0
+    count = int(found[1]) if (found := re.search(r"embedding, (\d+) layers of", python)) else 0
     ends = literal.get("partition_method") == "uniform"
     each = (count + 2 * ends) // p
     assert not given or p * each == count + 2 * ends

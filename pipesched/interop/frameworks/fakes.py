@@ -85,7 +85,7 @@ class Fake(ModuleType):
 
 
 def _loaded(name: str) -> ModuleType | None:
-    """Return the module of that name if it is real or already loaded; None if not, or if no Finder is active."""
+    """Return the module of that name if a Finder is active, and loads its file or has loaded it; otherwise None."""
     finder = next((x for x in sys.meta_path if isinstance(x, Finder)), None)
     if finder is None:
         return None

@@ -241,7 +241,7 @@ def _failure(call: Call, row: Framework, found: Found, here: Label, printed: tup
                 help=help or gives,
             )
         case "fence":
-            can = "the code can read files, but write only to its temporary folder"
+            can = "the code can read all files, but can write only to its temporary folder"
             return fail(InteropCode.FENCE, f"{call.name} {said}: refused", *there, notes=printed, help=can)
     if said.startswith("FileNotFoundError"):
         help = "its current folder is temporary: name files relative to __file__"

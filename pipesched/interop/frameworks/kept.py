@@ -66,7 +66,7 @@ def _finding(
         f"{microbatch}",
         (
             label(order, begin + first, f"microbatch {late} is put there"),
-            label(order, begin + last, f"and taken here, for microbatch {microbatch}"),
+            label(order, begin + last, f"but microbatch {microbatch} is only taken out here"),
         ),
         notes(f"{place} holds only one microbatch at a time, the latest", more),
         help,

@@ -1,4 +1,4 @@
-"""Executes Megatron-core's own pipeline code on stand-ins for tensors; records each rank's computes, posts and waits.
+"""Executes Megatron-core's own pipeline code on stand-ins for tensors; records each rank's compute, posts and waits.
 
     megatron:1f1b          forward_backward_pipelining_without_interleaving
     megatron:interleaved   forward_backward_pipelining_with_interleaving

@@ -33,21 +33,21 @@ Entering: TypeAlias = Callable[[], AbstractContextManager[object]]
 
 
 class Passes:
-    """The current pass of a rank. waiting: its computes that are not recorded yet. both: True if it is an overlap."""
+    """The current pass of a rank. waiting: its operations that are not recorded yet. both: True if it is an overlap."""
 
     def __init__(self, rank: Rank) -> None:
         self.rank, self.waiting, self.both = rank, list[Label](), False
         self.done = False
 
     def begin(self, labels: list[Label], *, empty: bool) -> None:
-        """Begin a pass with one or two computes. empty: True if the pass has no layers."""
+        """Begin a pass with one or two operations. empty: True if the pass has no layers."""
         self.done = self.done or bool(self.rank.issued)
         self.waiting, self.both = [] if empty else labels, len(labels) == 2
         if empty:
             self.rank.compute(*labels)
 
     def node(self, kind: str, name: str, layer: str, of: str) -> None:
-        """Record a node, and, with the first node of a pass, the computes of the pass. of: its stage and microbatch."""
+        """Record a node, and, with the first node of a pass, its operations. of: its stage and microbatch."""
         if self.waiting:
             self.rank.compute(*self.waiting)
             self.waiting = []

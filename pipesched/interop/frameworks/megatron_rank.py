@@ -1,4 +1,4 @@
-"""torch.distributed for one rank, on tokens: records each post, wait and compute with the line that made it. A tensor
+"""torch.distributed for one rank, on tokens: records each post, wait and operation with its line of code. A tensor
 is a token that gets its label when it is used, so the record shows the message for which the schedule *uses* a tensor,
 not the message that arrives. The record is then written in the order notation, one word per event.
 """
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Token:
-    """A stand-in for a tensor. label: the compute that made it, ("F", stage, microbatch); a received tensor is labelled
-    when it is used.
+    """A stand-in for a tensor. label: the operation that made it, as in ("F", stage, microbatch); a received tensor is
+    labelled when it is used.
 
     of: the tensor whose shape this one holds, if any. shape: the received shape with which this one was created, if
     any.
@@ -195,7 +195,7 @@ class Rank:
         self.streams.synchronize()
 
     def take(self, tensor: object, label: tuple[str, int, int]) -> None:
-        """Label the tensor that a compute uses, which must not have a different label."""
+        """Label the tensor that an operation uses; it must not have a different label already."""
         if tensor is None:
             return
         if not isinstance(tensor, Token):
@@ -209,7 +209,7 @@ class Rank:
         self.events.append(Event("compute", self.place(), label, beside))
 
     def made(self, token: Token) -> None:
-        """Handle a token that a compute has made; a hook for subclasses."""
+        """Handle a token that an operation has made; a hook for subclasses."""
 
     def finalize(self, model: Iterable[Module], *given: object, **named: object) -> None:
         """Record the reduction of all chunks, whose gradients are complete."""

@@ -9,7 +9,7 @@
 Within `step`, torch is replaced: a tensor is a token without values; `isend`, `irecv`, `P2POp` and `batch_isend_irecv`
 record their arguments; a module records F, and `backward`, `autograd.backward` or the engine of autograd record B; or
 I, and later W, if a store of weight gradients is enabled or `inputs` names the wanted gradients. All other modules are
-Fakes, and code that needs the value of a Fake is refused. A received token is named by the compute that uses it, so
+Fakes, and code that needs the value of a Fake is refused. A received token is named by the operation that uses it, so
 `verify` finds a receive that is used for a different microbatch from the one sent.
 """
 

@@ -1,7 +1,7 @@
 """Records the schedule classes of the installed torch, with stages that do not compute.
 
     Interleaved1F1B, ZBVZeroBubble, …    `pipeline_order_with_comms`: the class's order as torch lowers it to actions;
-                                         with ``-D lowered=false`` only its computes, `pipeline_order`
+                                         with ``-D lowered=false`` only its compute order, `pipeline_order`
     1F1B, GPipe                          the class's own loop, which is run for every rank and whose posts are recorded
 
 The class is constructed as in a trainer, with its own options (such as `defer_pp_recv`), but without devices, processes

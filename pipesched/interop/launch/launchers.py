@@ -4,8 +4,8 @@
     torchtitan    0.2.0 to 0.2.2    plan.toml, plan.csv
     deepspeed     0.19.8            plan.json, plan.py
 
-The rules, which are arithmetic, refuse choices first; `check` itself then judges the files of each timed choice, so
-that every shown row passes `check`.
+The rules, which need only arithmetic, refuse choices first; `check` itself then judges the files of each timed choice,
+so that every shown row passes `check`.
 """
 
 from __future__ import annotations

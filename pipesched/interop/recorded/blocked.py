@@ -21,8 +21,8 @@ from pipesched.model.columns import Ints
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """The call in which a rank waits, an index. uncalled: the ranks that have not called it. behind: the ranks that it
-    needs and that still wait in another call.
+    """The wait of a rank. call: the index of the call in which it waits. uncalled: the ranks that have not called it.
+    behind: the ranks that the call needs and that still wait in another call.
     """
 
     call: int

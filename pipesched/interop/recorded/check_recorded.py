@@ -4,7 +4,7 @@ PS893   a rank left no record
 PS894   a rank sent or received a different message from the one at that position of the channel in the plan, or used a
         channel that the plan does not have
 PS896   the two ends of a message have different sizes
-PS895   the record ends within a step; named are the shortest cycle of waits, or the rank that the others wait for
+PS895   the record ends within a step; the finding names the shortest cycle of waits, or the rank that others wait for
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _rank(held: Held, rank: int) -> str:
 
 
 def _name(x: Instruction) -> str:
-    """Return the name of a message by the compute that made it, as in the order notation."""
+    """Return the name of a message, after the operation that made it, as in the order notation."""
     letter = "F" if x.op.result is Result.ACTIVATION else "B"
     return f"{'the shape of ' * x.op.kind.shape}{letter}{x.source}.{x.microbatch}"
 
@@ -140,7 +140,7 @@ def _differences(held: Held) -> Iterator[Diagnostic]:
 
 
 def _misplaced(held: Held) -> Iterator[Diagnostic]:
-    """Report, for each rank, its first message on a different channel than planned, in a record without names."""
+    """In a record without names, report each rank's first message on a different channel from the planned one."""
     for i, more in limited([i for i in held.misplaced.tolist() if i >= 0 and held.planned[i] >= 0]):
         rank, planned = int(held.recorded.rank[i]), int(held.planned[i])
         yield Diagnostic(
@@ -195,7 +195,7 @@ def _stopped(held: Held) -> Iterator[Diagnostic]:
     step = "the run stops" + ("" if held.recorded.cut else f" in step {held.stands_in}")
     if cycle:
         shown, message = cycle, f"{step}: {together(cycle)}"
-        help = "verify the plan under the communication model of this run: `--comm one-stream` if a rank has one queue"
+        help = "verify the plan under this run's communication model: `--comm one-stream` if each rank has one queue"
     else:
         roots = Counter(_root(waits, rank) for rank in waits)
         root = max(roots, key=lambda rank: (roots[rank], -rank))

@@ -8,7 +8,7 @@
 
 The first rank is the one that left the common order (`left_order`). If none did, it is the one that waits for nobody
 while others wait for it (`blocked`): it was killed if it left no record, and otherwise stopped by itself. If ranks wait
-for each other in a cycle and none left the common order, none is named first. The verdict mentions missing records.
+for each other in a cycle and none left the common order, no rank is named first. Missing records are also reported.
 """
 
 from __future__ import annotations

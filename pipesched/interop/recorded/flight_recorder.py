@@ -105,7 +105,7 @@ class _Tables:
 
 
 def read(files: Mapping[str, bytes], program: Program) -> list[Recorded]:
-    """Read the runs of a folder, one for each pipeline of the job that has as many ranks as the program.
+    """Read the runs in a folder, one for each pipeline of the job that has as many ranks as the program.
 
     Raises:
         PipeschedError: PS890 if there are no messages; PS891 if a file cannot be read; PS892 if the sizes differ.
@@ -193,7 +193,7 @@ def not_a_dump(name: str, value: File) -> Iterator[None]:
         given = given.get("version") if isinstance(given, dict) else None
         version = f" of version {given}" if isinstance(given, str) and len(given) < 10 else ""
         message = f"{name}{version} is not a dump of {BY}: {reason[:80]}"
-        raise fail(InteropCode.RECORD, message, help="versions 2.4 to 2.10 are supported; torch 2.13: 2.10") from None
+        raise fail(InteropCode.RECORD, message, help="versions 2.4 to 2.10 are read; torch 2.13 writes 2.10") from None
 
 
 def entries_of(value: File) -> Sequence[Mapping[str, object]]:

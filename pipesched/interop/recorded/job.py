@@ -1,7 +1,7 @@
 """The calls of all ranks of a job, from its readable records: dumps of torch or Megatron, pipesched traces, or orders.
 
     rank 0   all_reduce in dp | send to +1 in pp | …        a call is named as its rank sees it, so that ranks at the
-    rank 4   all_reduce in dp | send to +1 in pp | …        same place of their pipelines make the same calls
+    rank 4   all_reduce in dp | send to +1 in pp | …        same position in their pipelines make the same calls
 
 Megatron's ``--flight-recorder-dump-path`` sets torch's flight recorder, so its dumps are torch's.
 """
@@ -375,7 +375,7 @@ def _expected(found: Mapping[int, list[_Post]]) -> dict[int, list[_Post]]:
 
 
 def step_of(row: Ints) -> tuple[int, int]:
-    """Return the number of calls in a step of a rank, and the index of the first call that differs from the last step.
+    """Return the number of calls per step of a rank, and the index of the first call that differs from a step before.
 
     The first number is 0 if no part of the calls repeats; the second is the number of calls if none differs.
     """

@@ -1,11 +1,11 @@
 """Finds the first rank that left the common order of a job: its call differs from the calls of the ranks that should
 make the same calls.
 
-    rank 4   all_reduce in tp   all_reduce in dp   send +1 …       ranks at the same place of their pipelines make the
+    rank 4   all_reduce in tp   all_reduce in dp   send +1 …       ranks in the same role (place in a pipeline) make the
     rank 5   all_reduce in tp   send +1 …                          same calls: 4, 6 and 7 agree, and 5 left their order
     rank 6   all_reduce in tp   all_reduce in dp   send +1 …
 
-These criteria decide, in this order: the majority of the ranks at the same place; the rank's own earlier steps; its
+These criteria decide, in this order: the majority of the ranks in the same role; the rank's own earlier steps; its
 messages, since in every step a rank sends as many to a neighbour as it receives from it; and, if two ranks differ,
 which sequence of calls is rarer in the job. A rank that merely stops early has not left the order.
 """
@@ -50,7 +50,7 @@ class Order:
         return self.blocked.job
 
     def left(self) -> Left | None:
-        """Return the rank; None if all ranks keep to the known part of the common order."""
+        """Return the first rank that left the common order; None if all ranks keep to the known part of it."""
         laws = [self._by_most(), self._by_messages(), self._by_two()]
         for each in laws if self.blocked.roots else (*laws, self._by_meeting(), self._by_history(), self._by_rarity()):
             first = min(
@@ -216,7 +216,7 @@ class Order:
             yield Left(rank, i, (), "no other rank makes these calls in this order")
 
     def _by_two(self) -> Iterator[Left]:
-        """Where only two ranks are in the same position and differ, yield the one whose call is rarer in the job."""
+        """Where only two ranks are in the same role and differ, yield the one whose call is rarer in the job."""
         for role in self._roles:
             if len(role) != 2:
                 continue

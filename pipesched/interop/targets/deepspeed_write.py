@@ -108,7 +108,7 @@ def _head(program: Program) -> str:
 
 
 def _stage(program: Program, rank: int) -> str:
-    """Return a stage's instructions as text: one line per compute, with the receives before and the sends after it."""
+    """Return a stage's instructions as text: one line per F or B, with the receives before and the sends after it."""
     text, line = [f"    {rank}: [\n"], ""
     last = rank == program.ranks - 1
     words = _kept(_loaded(program, rank, ends=rank == 0 or last), NAMES[Op.F if last else Op.RECV_B])

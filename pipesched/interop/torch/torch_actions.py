@@ -29,7 +29,7 @@ from pipesched.model.schedule import Program
 from pipesched.model.torch_versions import WAITS, TorchVersion
 
 RESIDENT = 3
-"""The number of stages that a rank keeps gathered: one runs forward, one runs backward, one is fetched."""
+"""The number of stages that a rank keeps gathered: one runs forward, one runs backward, one is prefetched."""
 
 _BEFORE, _ITSELF, _AFTER, _END = range(4)
 

@@ -2,7 +2,7 @@
 
     stages are a chain        each stage passes its activation to the next one
     a stage has one rank      `_validate_schedule` refuses a second row with the stage: DualPipe, Chimera
-    there is a backward       the loader expects one for every stage and microbatch, even for a file that only evaluates
+    there is a backward       the loader expects one for every stage and microbatch, even in a file for evaluation
     after frozen stages       the input of that stage needs no gradient, so torch's split backward leaves its weights
     the first trained stage   without a gradient
     runs full backwards
@@ -86,7 +86,7 @@ def check_torch_order(x: Subject) -> Iterator[Diagnostic]:
             "the schedule has no backward: torch's loader refuses the file",
             (),
             ("it expects one backward per stage and microbatch, even in a file for inference",),
-            "for inference give torch a file with backwards, and call its schedule's eval()",
+            "for inference, give torch a file with backwards, and call eval() on its schedule",
         )
 
 

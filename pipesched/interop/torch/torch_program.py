@@ -61,8 +61,8 @@ _STORY = {
     (COMPUTE, UNSHARD): ("is unsharded twice", "gathers again", _TWICE),
     (EDGE, RESHARD): ("is resharded before its UNSHARD", "frees parameters that are not gathered", ""),
     (RESHARD, RESHARD): ("is resharded twice", "frees parameters that are not gathered", _OPEN),
-    (UNSHARD, RESHARD): ("is resharded before an operation ran on it", "frees too early", _UNUSED),
-    (UNSHARD, REDUCE): ("is reduced before an operation ran on it", "reduces too early", _UNUSED),
+    (UNSHARD, RESHARD): ("is resharded before any operation runs on it", "frees too early", _UNUSED),
+    (UNSHARD, REDUCE): ("is reduced before any operation runs on it", "reduces too early", _UNUSED),
     (COMPUTE, EDGE): ("is never resharded after its last operation", "its last operation", ""),
     (UNSHARD, EDGE): ("is unsharded but not used", "gathered needlessly", ""),
 }
@@ -89,7 +89,7 @@ def check_torch_program(x: Subject) -> Iterator[Diagnostic]:
 
 
 def _sharding(program: Program, version: TorchVersion) -> Iterator[Diagnostic]:
-    """Report, for each stage on each rank, the first two consecutive actions that must not follow each other."""
+    """Report, for each stage on each rank, the first pair of consecutive actions that is not allowed."""
     events = _EVENT.copy()
     if version.reduction_reshards:
         events[Op.REDUCE_GRAD] = REDUCE

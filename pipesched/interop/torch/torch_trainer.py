@@ -40,8 +40,8 @@ def settings(order: Schedule | Program, path: str) -> list[str]:
         return [
             f"torchtitan cannot build this placement (ranks by stage: {by_stage}): it supports one stage per rank, "
             "the loop, and the V with two stages per rank",
-            f"your own script can: build the PipelineStages of each rank, set n_microbatches={microbatches}, and load "
-            "the file with _PipelineScheduleRuntime._load_csv(path)",
+            f"your own script can build it: give each rank its PipelineStages, set n_microbatches={microbatches}, and "
+            "load the file with _PipelineScheduleRuntime._load_csv(path)",
         ]
     each = placement.stages // ranks
     return [

@@ -94,11 +94,11 @@ Findings: TypeAlias = Iterator[Finding]
 
 
 def samples(count: int | None) -> str:
-    """Return the text for a count of samples, as in ``1 sample``."""
+    """Return a count of samples in words, as in ``1 sample``."""
     return "an unknown number of samples" if count is None else f"{count} sample{'s' * (count != 1)}"
 
 
 def wrong(code: AnyCode, message: str, source: str, *settings: Setting, help: str | None = None) -> Diagnostic:
-    """Return a diagnostic at the places of settings; settings that are in the text come before defaults."""
+    """Return a diagnostic with labels at settings; given settings come before defaults."""
     placed = sorted(settings, key=lambda setting: setting.at is None)
     return Diagnostic(code, message, tuple(x.label for x in placed), (f"source: {source}",), help)

@@ -64,7 +64,7 @@ class Batch(tables.Facts):
 
 
 def plan(case: Case) -> Plan:
-    """Return the schedule that the settings request."""
+    """Return the schedule that the settings request, as far as they determine it."""
     x = Batch(case)
     if x.p == 1:
         return Plan(off="--p is 1")

@@ -37,7 +37,7 @@ class Sizes(tables.Facts):
         return is_cli(self.case.settings)
 
     def known(self, *keys: str) -> bool:
-        """Return True if all values are known: each is in the text, or the text is complete, and none is unknown."""
+        """Return True if all values are known: none is open, and each is given unless the configuration is complete."""
         return all((self.complete or self.has(key)) and not self.open(key) for key in keys)
 
     def lacks(self, *keys: str) -> bool:
@@ -163,7 +163,7 @@ class Sizes(tables.Facts):
 
     @cached_property
     def complete(self) -> bool:
-        """True if the text has all options of a run, including the model's, and no variable may add others."""
+        """True if the configuration has all options of a run, including the model's, and no variable may add others."""
         text, settings = self.case.settings.source.text, self.case.settings
         model = self.cli and "hidden_size" in settings
         used = {found[1] for found in _USED.finditer(text)} - {found[1] for found in _ASSIGNED.finditer(text)}

@@ -22,7 +22,7 @@ class Unset:
 
 @dataclass(frozen=True, init=False)
 class Unread(Unset):
-    """A value that is unknown because the setting is in an unread part of the text."""
+    """A value that is unknown because the setting is in an unread part of the file."""
 
     def __init__(self, at: Span | None) -> None:
         object.__setattr__(self, "text", f"not read: line {at.line}" if at else "not read")
@@ -30,7 +30,7 @@ class Unread(Unset):
 
 @dataclass(frozen=True)
 class Setting:
-    """A key and its value. written: the key as written in the text. at: its place, None for a default."""
+    """A key and its value. written: the key as written in the file. at: its place, None for a default."""
 
     key: str
     value: object
@@ -74,10 +74,10 @@ class Mention:
 
 @dataclass(frozen=True)
 class Settings:
-    """All settings of a text, by key. kind: the kind of the text. repeated: settings replaced by a later setting with
-    the same key.
+    """All settings in a file or command, by key. kind: as in `texts.kind_of`. repeated: settings replaced by a later
+    setting with the same key.
 
-    mentions: option names in parts of the text that are not read. open_at: holes in a command that may contain any
+    mentions: option names in parts of the file that are not read. open_at: holes in a command that may contain any
     option. taken: assumptions made to read the text. launch: options of the launcher. words: words of the command.
 
     defaults: the trainer's values for keys that are not given. spellings: the names in the file of keys that have

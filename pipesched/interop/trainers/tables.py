@@ -73,11 +73,11 @@ class Facts:
         return all(self[key].value is True for key in keys)
 
     def given(self, *keys: str) -> list[Setting]:
-        """Return the settings of these keys that are in the text with a value other than false and null."""
+        """Return the settings of these keys that are given with a value other than false and null."""
         return [self[key] for key in keys if self[key].value not in (None, False) and self[key].at is not None]
 
     def has(self, *keys: str) -> bool:
-        """Return True if any of these keys is in the text."""
+        """Return True if any of these keys is given."""
         return any(key in self.case.settings for key in keys)
 
     def open(self, *keys: str) -> bool:
@@ -113,15 +113,15 @@ class Facts:
         return isinstance(value, list | str) and word in value
 
     def samples(self, count: int | None) -> str:
-        """Return the text for a count of samples."""
+        """Return a count of samples in words."""
         return samples(count)
 
     def absent(self, *keys: str) -> list[str]:
-        """Return the keys that are not in the text."""
+        """Return those of these keys that are not given."""
         return [key for key in keys if key not in self.case.settings]
 
     def places(self, keys: tuple[str, ...]) -> list[Setting]:
-        """Return the settings at which a rule on these keys is reported: the settings in the text, or the first key."""
+        """Return the settings at which a rule on these keys is reported: all given ones, or else that of the first key."""
         return [self[key] for key in keys if key in self.case.settings] or [self[key] for key in keys[:1]]
 
 
@@ -154,7 +154,7 @@ class _Names(dict[str, object]):
         return getattr(self.facts, name)
 
     def filled(self, text: str) -> str:
-        """Return a text in which expressions in braces are replaced by their values."""
+        """Return a message in which the expressions in braces are replaced by their values."""
         return _FILLED.sub(lambda found: str(eval(found[1], self)), text)
 
 

@@ -66,11 +66,11 @@ def _require_short(source: Source) -> None:
 
 
 def read(source: Source) -> Settings:
-    """Read the settings of a TOML, YAML or JSON text; its kind is recognized by its file extension, or by its contents.
+    """Read the settings in a TOML, YAML or JSON file; its kind is recognized by its extension, or by its contents.
 
     Raises:
-        PipeschedError: PS870 if the text cannot be read as its kind; PS809 if it is too long; PS843 if reading it
-            exceeds the budget; PS820 if the text is YAML and PyYAML is not installed.
+        PipeschedError: PS870 if the file cannot be read as its kind; PS809 if it is too long; PS843 if reading it
+            exceeds the budget; PS820 if the file is YAML and PyYAML is not installed.
     """
     _require_short(source)
     kind = kind_of(source)
@@ -88,7 +88,7 @@ def read(source: Source) -> Settings:
 
 
 def kind_of(source: Source) -> str:
-    """Return the kind of a text: ``toml``, ``yaml``, ``json``, ``shell`` or ``python``."""
+    """Return the kind of a file: ``toml``, ``yaml``, ``json``, ``shell`` or ``python``."""
     ending = source.name.lower().rpartition(".")[2]
     if ending in _ENDINGS:
         return _ENDINGS[ending]
@@ -129,7 +129,7 @@ def _json(source: Source) -> Made:
 
 
 def _json_values(text: str) -> object:
-    """Return a JSON text's values; a template's placeholder is unknown: ``{"train_batch_size": CONFIG_BATCH}``."""
+    """Parse JSON; the placeholder of a template, as in ``{"train_batch_size": CONFIG_BATCH}``, is an unknown value."""
     try:
         return json_of(text)
     except json.JSONDecodeError:

@@ -42,7 +42,7 @@ def torch_least(release: str) -> tuple[int, int]:
 
 
 def releases_of(settings: Settings) -> tuple[str, ...]:
-    """Return the releases that read such a text: TOML up to 0.2.2, the name of a configuration from 0.3.0 on."""
+    """Return the releases that read such settings: TOML up to 0.2.2, the name of a configuration from 0.3.0 on."""
     old = settings.kind == "toml" or "job.config_file" in settings or "model.flavor" in settings
     before = RELEASES.index("0.3.0")
     if settings.kind == "python":
@@ -100,7 +100,7 @@ class Titan(tables.Facts):
 
     @property
     def named(self) -> str:
-        """The name of the schedule as written in the text, or empty."""
+        """The name of the schedule as written in the settings, or empty."""
         return self.text(_SCHEDULE)
 
     @cached_property
@@ -255,7 +255,7 @@ def _takes_configuration(case: Case) -> bool:
 
 
 def _configuration(case: Case) -> str:
-    """Return the text for the named configuration, as in ``the configuration 'llama3_8b'``."""
+    """Describe the named configuration, as in ``the configuration 'llama3_8b'``."""
     named = f" {short(case.settings(_CONFIG).value)}" if _CONFIG in case.settings else ""
     return f"the configuration{named}" if named else "the configuration, which the command does not name,"
 

@@ -26,7 +26,7 @@ from pipesched.model.torch_versions import DEFAULT, VERSIONS, TorchVersion
 
 @dataclass(frozen=True, kw_only=True)
 class Trainer:
-    """A trainer. typed: its name on a command line. texts: kinds of text from which its settings are read.
+    """A trainer. typed: its name on a command line. texts: the kinds of files from which its settings are read.
 
     canonical: returns the table's name of a key. keys: returns the table for these settings. releases_of: returns the
     releases that read such a text; None if all do. torch_least: returns the first version of torch that runs a release;
@@ -60,7 +60,7 @@ class Trainer:
         return replace(part, given={**given, **self._unread(part, keys, given)}, repeated=again, defaults=defaults)
 
     def _unread(self, settings: Settings, keys: Mapping[str, Key], given: Mapping[str, Setting]) -> dict[str, Setting]:
-        """Return the settings whose names are in unread parts of the text: neither value nor default is known."""
+        """Return the settings whose names are in unread parts of the file: neither value nor default is known."""
         found: dict[str, Setting] = {}
         for mention in settings.mentions:
             option = mention.name.startswith("--")
@@ -91,7 +91,7 @@ class Trainer:
         return tuple(release for release in read if all(known_in(table, release, key) for key in own)) or read
 
     def known(self, settings: Settings) -> int:
-        """Return the number of the trainer's keys in a text, 0 if the trainer does not read texts of this kind."""
+        """Return the number of given keys that the trainer has, 0 if the trainer does not read files of this kind."""
         if settings.kind not in self.texts:
             return 0
         keys = self.keys(settings)
@@ -151,8 +151,7 @@ def _from_elsewhere(setting: Setting, key: Key | None, kind: str) -> Setting:
 
 
 def named(text: str) -> tuple[Trainer, str | None]:
-    """Return the trainer and release in a text such as ``torchtitan==0.2.2``; a patch number that no release has is
-    dropped.
+    """Parse a trainer and release such as ``torchtitan==0.2.2``; a patch number that no release has is dropped.
 
     Raises:
         PipeschedError: PS225 if the trainer or release is unknown.

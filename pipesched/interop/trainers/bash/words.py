@@ -40,7 +40,7 @@ class TooMuch(Exception):
 
 @dataclass(frozen=True)
 class Hole:
-    """A text with unknown contents. reason: the explanation for messages. ways: its possible values, if known."""
+    """Text with unknown contents. reason: the explanation for messages. ways: its possible values, if known."""
 
     reason: str
     at: int = -1
@@ -90,7 +90,7 @@ class Words:
             raise TooMuch
 
     def hole(self, reason: str, at: int, *ways: Value) -> Text:
-        """Return a new hole, a character that represents an unknown text."""
+        """Return a new hole, a character that represents unknown text."""
         self.spend(0)
         self.holes.append(Hole(reason, at, ways))
         return plain(chr(_FIRST + len(self.holes) - 1), at)
