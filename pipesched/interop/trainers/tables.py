@@ -121,7 +121,7 @@ class Facts:
         return [key for key in keys if key not in self.case.settings]
 
     def places(self, keys: tuple[str, ...]) -> list[Setting]:
-        """Return the settings at which a rule on these keys is reported: all given ones, or else that of the first key."""
+        """Return the settings at which a rule on these keys is reported: the given ones, or else the first."""
         return [self[key] for key in keys if key in self.case.settings] or [self[key] for key in keys[:1]]
 
 
