@@ -273,7 +273,7 @@ WRITTEN: list[tuple[str, str, list[tuple[str, int]], str]] = [  # name, text, co
         "slurm.sh",
         f"srun -N 2 --ntasks-per-node 4 python {SHELL[9:]} --pipeline-model-parallel-size 4",
         [],
-        "8, by ntasks_per_node and N",
+        "8, from ntasks_per_node and N",
     ),
     (
         "array.sh",
