@@ -27,10 +27,10 @@ from pipesched.model.ops import COMPUTES, COPIED, FOR_BACKWARDS, MAKERS, Op, Res
 from pipesched.model.schedule import Schedule
 
 REQUIRED = {
-    Op.F: "the loss of the microbatch is never computed, and later stages wait for this F",
-    Op.B: "the microbatch adds no gradient there",
-    Op.W: "the weights of the stage get no gradient from the microbatch",
-    Op.I: "earlier stages get no gradient from the microbatch",
+    Op.F: "without it, the loss is never computed, and later stages wait for it",
+    Op.B: "without it, the microbatch adds no gradient",
+    Op.W: "without it, the weights get no gradient from the microbatch",
+    Op.I: "without it, earlier stages get no gradient",
 }
 """For each kind that every stage and microbatch must run, as a whole or in parts: the consequence if it is missing."""
 
