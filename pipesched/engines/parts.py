@@ -107,7 +107,7 @@ class Parts:
 
 
 PartsLike: TypeAlias = "str | PathLike[str] | Parts | None"
-"""Parts, the path of their file, the name of a file that ships with pipesched, or ``model`` for --model's."""
+"""Parts, the path of their file, the name of a file that ships with pipesched, or ``model`` for --model's layers."""
 
 
 @lru_cache(maxsize=1024)

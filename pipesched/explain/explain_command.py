@@ -141,5 +141,5 @@ def _file(name: str) -> str:
 
 
 def _title(text: str) -> str:
-    """Return the first heading without its code: ``# PS401: deadlock`` gives ``deadlock``."""
+    """Return the first heading without its code: ``# PS401: deadlock`` becomes ``deadlock``."""
     return text.split("\n", 1)[0].partition(": ")[2]

@@ -104,7 +104,7 @@ class Jitter(Part):
         """The distribution of times, and the effects that the draws omit."""
         varied = f"normal, standard deviation {percent(self.share)}, cut at 0"
         messages = "messages do not queue" + ", and take no time because C = 0" * self.free
-        by_rule = ("a rule uses these times, and the mean time of messages",) if self.rule else ()
+        by_rule = ("the rule decides with these times and the mean time of messages",) if self.rule else ()
         said = (
             "the time of each operation and message is its cost times a random factor of its own",
             varied,

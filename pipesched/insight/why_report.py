@@ -167,7 +167,7 @@ class Why(Record):
 
 
 def parts_of(made: Analysis, split: Split) -> dict[str, tuple[Fraction, ...]]:
-    """Return the parts of an idle time by rank, in the user's unit."""
+    """Return each part of the idle time, by rank, in the user's unit."""
     return {part: tuple(map(made.time, getattr(split, part).tolist())) for part in PARTS}
 
 

@@ -299,7 +299,7 @@ def _recomputation(s: _Counted) -> str:
 
 def _run_again(s: _Counted) -> str:
     edge = gigabytes(activations.boundary(s.a, replace(s.x, context=s.x.context * s.schedule.slices)))
-    kept = "the fraction K (in the costs) of the activations" if "K" in s.costs.given else f"its stage's input, {edge}"
+    kept = "the fraction K of its activations" if "K" in s.costs.given else f"its stage's input, {edge}"
     return f"the schedule recomputes {s.again:,} forwards of whole stages (R); until its R, each F keeps {kept}"
 
 

@@ -1,7 +1,7 @@
 """Marks foreign text on entry, so that only our own line ends and colours reach an output.
 
     "a\\n::add-mask::b"             a value of a file
-    "a\\U0010000a::add-mask::b"     the same as `Foreign`: a character that ends or steers a line is its shadow
+    "a\\U0010000a::add-mask::b"     the same as `Foreign`: each control character becomes its shadow
 
 A control character is replaced by its shadow, the character of the private plane 16 at the same offset. A shadow has no
 effect on a terminal, and survives when text is joined, split, quoted in a message or wrapped. On output (`safe`) a

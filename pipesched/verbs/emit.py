@@ -45,7 +45,7 @@ class Emission:
         return iter(()) if self.order is None else writer(self.target).by_rank(self.order, self.head)
 
     def settings(self, files: Sequence[str] = (), *, by_rank: bool = False) -> list[str]:
-        """Return the settings that a trainer needs in addition to the files, which are one per rank or one in all."""
+        """Return the settings that a trainer needs in addition to the files: one file per rank, or one for all."""
         target = targets()[self.target]
         if self.order is None:
             return []

@@ -35,7 +35,7 @@ class Problem:
     """The cluster and the assumptions for a set of choices. cap: bytes per rank. efficiency: the fraction of the
     device's peak FLOP/s that is achieved; None: times by shape, if the device has the figures for it. overlap: the
     share of the messages between copies that may overlap compute; None: the trainer's. constants: values that replace
-    the constants of the table.
+    those of constants.toml.
     """
 
     space: Space

@@ -363,8 +363,8 @@ def _feed_forward(a: Transformer, x: Training, inner: int) -> Iterator[Saved]:
 
 
 def _experts(a: Transformer, x: Training) -> Iterator[Saved]:
-    """Yield the tensors of experts. Tokens are assumed to be spread evenly: each rank of t works on its share of the
-    tokens; if e is 1, t splits the experts instead, and every rank has all tokens.
+    """Yield the tensors of experts. Tokens are assumed to be spread evenly: each tensor-parallel rank works on its
+    share of the tokens; if e is 1, t splits the experts instead, and every rank has all tokens.
     """
     assert a.experts is not None
     z, k, f, share = entry(a, x), a.experts.per_token, a.experts.size, tokens(a, x) / x.tensor

@@ -29,7 +29,7 @@ Counts: TypeAlias = Mapping[str, int]
 @dataclass(frozen=True)
 class Family:
     """A family of models. keys: the family's key for each of our sizes, if it differs from `_USUAL`. always: our keys
-    with a value that is the same in all models of the family. more: the parameters that the usual layer lacks.
+    with a value that is the same in all models of the family. more: returns the parameters that the usual layer lacks.
     defaults: values of absent keys.
 
     experts, latent: whether layers have experts, or latent attention.

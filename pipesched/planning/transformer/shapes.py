@@ -238,7 +238,9 @@ def _cross(made: _Sum, a: Transformer, x: Training, n: int) -> None:
 
 
 def _adapted(made: _Sum, a: Transformer, x: Training) -> None:
-    """Add LoRA's adapters: the products of A and B, in 16 bits and with their W, and the addition of their outputs."""
+    """Add the times of LoRA's adapters: the products of A and B, in 16 bits and with their W, and the addition of their
+    outputs.
+    """
     beside = _Sum(made.on, False, made.bytes_each)
     for one in adapters(a, x, a.layers):
         n, inner, outer = int(one.tokens), int(one.inner), int(one.outer)
@@ -262,7 +264,9 @@ def _width(a: Transformer, x: Training) -> Fraction:
 
 
 def _elementwise(made: _Sum, a: Transformer, x: Training, n: int, act: int) -> None:
-    """Add the norms, residuals, dropout, rotations, and an activation that reads or writes `act` numbers per token."""
+    """Add the times of norms, residuals, dropout, rotations, and an activation that reads or writes `act` numbers per
+    token.
+    """
     h, width, (there, back) = a.hidden, _width(a, x), _moved(a, x)
     made.moved(
         n * width * (there + Fraction(8 * h + act, x.tensor)),

@@ -143,7 +143,9 @@ def on_device(
 
 
 def within(device: Device, x: Training, ranks: Sequence[int]) -> Device:
-    """Return the device with nodes no larger than the job. ranks: the rank of each stage in the pipeline."""
+    """Return the device, with its node size limited to the size of the job. ranks: the rank of each stage in the
+    pipeline.
+    """
     return replace(device, node_size=min(device.node_size, x.tensor * x.context * x.data * (max(ranks) + 1)))
 
 
