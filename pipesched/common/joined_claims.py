@@ -97,9 +97,9 @@ def _quotient(a: Number, b: Number) -> Number:
 
 
 class Facts(Record):
-    """The times and peaks of schedules. ranks: the first rank of each schedule, and the end. makespans: for each
-    schedule, in ticks of 1 / scale. spans, work: for each rank, in the same ticks. peaks: for each rank, in multiples
-    of its schedule's entry in `units`.
+    """The times and peaks of schedules. ranks: the first rank of each schedule, then the number of ranks. makespans:
+    for each schedule, in ticks of 1 / scale. spans, work: for each rank, in the same ticks. peaks: for each rank, in
+    multiples of its schedule's entry in `units`.
     """
 
     ranks: Ints

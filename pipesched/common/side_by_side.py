@@ -136,7 +136,9 @@ def _apart(alike: list[Examination]) -> Iterator[list[Examination]]:
 
 
 class Beside(Placement):
-    """Stages of several schedules that do not read each other. first: the first stage of each one, and the end."""
+    """Stages of several schedules that do not read each other. first: each one's first stage, then the number of
+    stages.
+    """
 
     first: Ints = field(kw_only=True)
 
@@ -149,7 +151,7 @@ class Beside(Placement):
 
 
 class Together(Record):
-    """Joined schedules. ops, ranks, stages: the index of the first one of each schedule, and the total number."""
+    """Joined schedules. ops, ranks, stages: the first one of each schedule, then their total number."""
 
     made: Sequence[Examination]
     parts: Sequence[Analysis]
@@ -171,7 +173,9 @@ class Together(Record):
         return np.concatenate([getattr(one, name) for one in self.each])
 
     def sizes(self, name: str, ends: Ints) -> Ints:
-        """Return the size `name` of each entry's schedule. ends: the first entry of each schedule, and the end."""
+        """Return the size `name` of each entry's schedule. ends: each schedule's first entry, then the number of
+        entries.
+        """
         return np.repeat([getattr(one, name) for one in self.each], np.diff(ends))
 
     @property

@@ -31,7 +31,7 @@ Number: TypeAlias = int | Fraction
 
 
 class Halt(Exception):
-    """Raised when a program cannot continue. Its place is the place of the calling code."""
+    """Raised when a program cannot continue. It is reported at the calling code."""
 
     def __init__(self, code: Code, message: str, label: str, help: str | None = None) -> None:
         super().__init__(message)
@@ -142,7 +142,7 @@ class Loop(Record):
 
 @contextmanager
 def reported(source: Source) -> Iterator[None]:
-    """Convert errors of translated code to findings at their places in the source.
+    """Convert errors of translated code to findings at their positions in the source.
 
     Raises:
         PipeschedError: PS2xx: the code fails; the finding shows the place and the bindings.
@@ -164,7 +164,7 @@ def report(
 
 
 def locate(error: BaseException, source: Source, loops: Sequence[Loop] = ()) -> tuple[Span | None, str]:
-    """Return the place in the .ps file of the innermost translated code, with the bindings of loops and one call."""
+    """Return the span in the .ps file of the innermost translated code, with the bindings of loops and one call."""
     span, around, called = None, list[str](), list[str]()
     trace: TracebackType | None = error.__traceback__
     while trace is not None:

@@ -197,9 +197,7 @@ class Emitter:
         return emit
 
     def upcoming(self, op: Op, chunk: int | None) -> Entry | None:
-        """Return the chunk and microbatch of a kind's next operation, or None: the oldest pending, or the next in
-        order.
-        """
+        """Return (chunk, microbatch) of a kind's next operation, the oldest pending or the next in order, or None."""
         self._require(op, chunk, every=op is Op.W)
         if op in OLDEST:
             return self.missing[op].oldest(chunk)

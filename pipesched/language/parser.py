@@ -117,7 +117,7 @@ def _refuse_deep(tree: ast.File) -> None:
 
 
 class _Part(ast.Node):
-    """A part that has a place but is not a node: a block, a range, the contents of brackets."""
+    """A part that has a span but is not a node: a block, a range, the contents of brackets."""
 
     value: Any
 

@@ -213,7 +213,9 @@ def _require_families(routes: list[Route]) -> None:
 
 
 def _require_all_run(routes: list[Route], stages: int, reads: dict[int, tuple[int, ...]]) -> bool:
-    """Return True if a stage is skipped; the first and last stage must not be, nor all copies, nor any with `reads`."""
+    """Return True if a stage is skipped; refuse files that skip the first stage, the last stage or all copies of a
+    stage, or that skip stages although they have `reads`.
+    """
     out = [(stage, route) for route in routes for stage in range(stages) if route.stages[stage].rank is None]
     on = Counter(stage for stage, _ in out)
     for stage, route in out:

@@ -35,9 +35,9 @@ PLACES = 2  # to find places, programs are run again for at most so many times -
 class Programs:
     """The programs of a file at one size.
 
-    sites: the site of each operation that has run. start: the first operation of each rank, and the end. kept: the
-    operations that are in the schedule, None if all are. moved: for each rank, the positions of its operations in its
-    list as written, if a rule moved them.
+    sites: the site of each operation that has run. start: the first operation of each rank, then the number of
+    operations. kept: the operations that are in the schedule, None if all are. moved: for each rank, the positions of
+    its operations in its list as written, if a rule moved them.
     """
 
     checked: Checked
@@ -159,13 +159,13 @@ class Programs:
         return Place(span, self._bindings(rank, index - int(self.start[rank])))
 
     def sited(self) -> tuple[Column, Sequence[Span]]:
-        """Return the site (a statement of the file) of every operation, and the place of every site."""
+        """Return the site (a statement of the file) of every operation, and the span of every site."""
         sites = self.sites if self.kept is None else self.sites[self.kept]
         return sites, [site.span for site in self.checked.sites]
 
     def _bindings(self, rank: int, step: int) -> str:
-        """Return the loop bindings of a rank's operation `step`, counted from 0; the rank is run again. If many places
-        are requested, operations beyond the budget get no bindings.
+        """Return the loop bindings of a rank's operation `step`, counted from 0; the rank is run again. If the places
+        of many operations are requested, those beyond the budget get no bindings.
         """
         emitter = Emitter(rank, self.placement, self.max_ops, self.letters)
         emitter.sites = _Until(self.moved[rank][step] if self.moved else step)

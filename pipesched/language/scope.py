@@ -94,6 +94,6 @@ class Scope:
         return len(self.diagnostics) >= FINDINGS
 
     def report(self, code: Code, message: str, span: Span, here: str, help: str | None = None, *more: Label) -> None:
-        """Collect a finding at a place. here: the text of the label."""
+        """Collect a finding at a span. here: the text of the label."""
         if not self.full:
             self.diagnostics.append(Diagnostic(code, message, (Label(span, here), *more), (), help))

@@ -1,4 +1,4 @@
-"""Splits text into tokens with their places; white space and comments are skipped.
+"""Splits text into tokens with their offsets; white space and comments are skipped.
 
 rank r { F[0] }    ->   RANK NAME LBRACE F LSQB NUMBER RSQB RBRACE $END
 """

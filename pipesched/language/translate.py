@@ -62,7 +62,7 @@ Made = TypeVar("Made", bound=python.AST)
 
 
 def placed(span: Span, made: Made) -> Made:
-    """Give a Python node, and new nodes below it, a place in the .ps file: offsets instead of lines."""
+    """Give a Python node, and new nodes below it, a position in the .ps file: offsets instead of lines."""
     place = {"lineno": span.start + 1, "end_lineno": span.end + 1, "col_offset": 0, "end_col_offset": 0}
     fresh: list[python.AST] = [made]
     while fresh:

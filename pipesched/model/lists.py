@@ -39,7 +39,7 @@ class Place:
 
 
 class Origin(Protocol):
-    """The lookup of the place of the i-th operation (or instruction), counted over all ranks."""
+    """Finds the place of the i-th operation (or instruction), counted over all ranks."""
 
     def place(self, index: int) -> Place: ...
 

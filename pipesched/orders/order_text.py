@@ -186,7 +186,7 @@ _INSTRUCTION = re.compile(r"[^ \t\r\n#+()]+")  # a part of an overlap pair or a 
 
 
 def _words(notation: Notation, text: str) -> tuple[Column, list[tuple[int, int, Bad]]]:
-    """Return the columns of a line's words, and the refused words with their places; batches are numbered per rank."""
+    """Return the columns of a line's words, and the refused words with their offsets; batches are numbered per rank."""
     found = notation.read(text, " ")
     op, stage = found.columns[0], found.columns[2]
     received = among(op, RECEIVES)

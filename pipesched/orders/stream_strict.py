@@ -66,7 +66,7 @@ def route_of(routes: tuple[Route, ...]) -> Column:
 
 
 def _finding(source: Source, error: StreamError) -> Diagnostic:
-    """Convert an error of `loads` into a finding at its place."""
+    """Convert an error of `loads` into a finding at its position in the text."""
     if error.path == "version":
         help = "emit the stream again from its schedule"
         return Diagnostic(Code.STREAM_VERSION, error.message, _at(source, error.path, "the version"), help=help)
@@ -83,7 +83,7 @@ def _finding(source: Source, error: StreamError) -> Diagnostic:
 
 
 def _not_json(source: Source, wrong: json.JSONDecodeError) -> Diagnostic:
-    """Return a finding at the place where text stops being JSON."""
+    """Return a finding at the position where the text stops being JSON."""
     label = Label(source.span(wrong.pos, wrong.pos + 1), "from here on the text is not JSON")
     ended = not source.text[wrong.pos :].strip()
     help = "the file ends too early: write it again" if ended else "correct the JSON there, or emit the stream again"

@@ -74,7 +74,7 @@ def part(name: str, of: Mapping[str, object], key: str, kind: type[Kind], before
 
 
 def damaged(name: str, place: str, reason: str) -> PipeschedError:
-    """Return the error for a damaged certificate. place: the place of the damaged entry."""
+    """Return the error for a damaged certificate. place: the path of the damaged entry."""
     at = f" at {place}" if place else ""
     help = "create it again: `pipesched prove SCHEDULE --json -o CERTIFICATE.json`"
     return fail(ProverCode.DAMAGED, f"certificate {name} is damaged{at}: {reason}", help=help)

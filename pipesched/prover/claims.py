@@ -355,7 +355,7 @@ class _Part:
         return b.pos_set().intersect(d.pos_set())
 
     def _figures(self, name: str) -> Sequence[PwAff]:
-        """Return a figure (peak, makespan, …) at each generator, by rank."""
+        """Return a figure (peak, makespan, …) at each generator, for each rank."""
         facts = self.facts
         if name == "peak":
             facts.claimed = self._claimed() if len(self.generators) == 1 else None
@@ -407,7 +407,7 @@ class _Part:
         raise Unsettled("peak: the number of stages is not a multiple of the number of ranks")
 
     def _figure(self, of: Sequence[PwAff], at: int) -> Figure:
-        """Return a figure at one generator as claims name it: of a given rank, and the largest over ranks."""
+        """Return a figure at one generator: its value for a given rank, and the largest value over all ranks."""
         r = self.facts.space.named("r")
         ranks = self.question.model.ranks
 

@@ -64,8 +64,8 @@ def single(space: Space, of: Map) -> Value:
 class Facts:
     """Figures as expressions in the sizes and the rank r, and figures over all ranks as expressions in the sizes.
 
-    claimed: the peak in a claim, which is the guess if no expression with few cases fits. of_all: whether the peak is
-    the largest of all ranks, so that some ranks may hold less.
+    claimed: the peak in a claim, which serves as the guess if no expression with few cases fits. of_all: whether the
+    peak is the largest of all ranks, so that some ranks may hold less.
     """
 
     rel: Relations

@@ -177,7 +177,7 @@ class _Question:
         return columns, said
 
     def _sum(self, of: Affine, columns: Sequence[Term], scale: int) -> Term:
-        """Return the sum in a condition or an expression, times a factor that makes it whole."""
+        """Return the weighted sum in a condition or an expression, multiplied by a factor that makes it an integer."""
         one, *weights = (int(x * scale) for x in coefficients(of))
         total = self.z3.IntVal(one)
         for weight, term in zip(weights, columns, strict=False):

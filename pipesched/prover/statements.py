@@ -30,9 +30,9 @@ class Statement:
     """An operation of the file, under the conditions around it.
 
     domain: the points [r, i0, i1, …] at which it runs, with 0 for loops that do not contain it. place: its position in
-    the program: numbers of items, and None for each loop. floors: the quotients in its conditions. pair: the number of
-    the overlap that contains it, or -1; second: True for the second part. drain: whether its innermost loop runs once
-    for each pending W.
+    the program: the number of each enclosing item, and None for each loop. floors: the quotients in its conditions.
+    pair: the number of the overlap that contains it, or -1; second: True for the second part. drain: whether its
+    innermost loop runs once for each pending W.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Statement:
         return self.place.count(None)
 
     def position(self, point: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the place of an instance. point: its loop variables."""
+        """Return the place of an instance, with loop variables for None. point: its loop variables."""
         inner = iter(point)
         return tuple(next(inner) if x is None else x for x in self.place)
 

@@ -23,7 +23,7 @@ _CONDITION = re.compile(r"(.+) (>=|==) 0")
 
 
 class Damaged(Exception):
-    """Raised if an entry of a certificate is malformed. place: the place of the entry."""
+    """Raised if an entry of a certificate is malformed. place: the path of the entry in the certificate."""
 
     def __init__(self, place: str, reason: str) -> None:
         super().__init__(reason)
