@@ -202,7 +202,7 @@ def entries_of(value: File) -> Sequence[Mapping[str, object]]:
 
 
 def group_of(key: str, about: Mapping[str, object], left: Budget) -> Group:
-    """Read a process group, whose ranks are a list, or a list as text."""
+    """Read a process group, whose ranks are a list, or a list in a string."""
     given, purpose = about["ranks"], about.get("desc") or "unnamed"
     if not isinstance(purpose, str) or not isinstance(given, str | list):
         raise TypeError("the name or the ranks of a process group are missing")

@@ -60,7 +60,7 @@ KINDS = {
 class Key:
     """A key of a trainer's settings. first, last: the first and the last release that has it. none: True if no known
     release has it. telling: True if its presence shows that the configuration is for an unknown release. elsewhere: the
-    replacement in other releases, as text. optional: True if the value can be null or empty. minor: True if p, v and m
+    replacement in other releases, in words. optional: True if the value can be null or empty. minor: True if p, v and m
     do not depend on it; a similar name is then not taken for a misspelling.
     """
 
@@ -93,7 +93,7 @@ def known_in(releases: tuple[str, ...], release: str, key: Key) -> bool:
 def judge(
     case: Case, keys: Mapping[str, Key], source: str, *, closed: Collection[str] = (), refuses: str = "refuses it"
 ) -> Findings:
-    """Judge every setting of a text by the table of keys.
+    """Judge every setting by the table of keys.
 
     closed: sections in which every unknown key is an error. refuses: words for what the trainer does with such a key.
     """

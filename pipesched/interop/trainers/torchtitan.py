@@ -153,7 +153,7 @@ class Titan(tables.Facts):
 
     @property
     def weight(self) -> int | None:
-        """The layers to divide into stages: the model's, plus those by which the first and last stage are shorter."""
+        """The number of layers to divide: the model's, plus those by which the first and last stage are shorter."""
         ends = (self.whole(key) or 0 for key in (_FIRST_LESS, _LAST_LESS))
         return None if self.layers is None else self.layers + sum(ends)
 

@@ -28,11 +28,11 @@ from pipesched.model.torch_versions import DEFAULT, VERSIONS, TorchVersion
 class Trainer:
     """A trainer. typed: its name on a command line. texts: the kinds of files from which its settings are read.
 
-    canonical: returns the table's name of a key. keys: returns the table for these settings. releases_of: returns the
-    releases that read such a text; None if all do. torch_least: returns the first version of torch that runs a release;
-    None if torch does not matter. plan: returns the schedule that the settings request. check: yields the findings of
-    every rule. part: selects the settings that count. ranks: the key of p, which a variable of a script may set.
-    forked: True if projects without rules here share its options.
+    canonical: returns the table's name for a key. keys: returns the table for these settings. releases_of: returns the
+    releases that read such settings; None if all do. torch_least: returns the first version of torch that runs a
+    release; None if torch does not matter. plan: returns the schedule that the settings request. check: yields the
+    findings of every rule. part: selects the settings that count. ranks: the key that sets p, which a variable of a
+    script may also set. forked: True if projects without rules here share its options.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Judges a configuration in every world that it allows, and reports the findings common to these worlds.
 
 A world is a release that has all of the settings, a version of torch, and a value for each unknown setting. Every
-release is tried, but only a sample of the values: agreement over values is evidence, not proof. An error of only some
+release is tried, but only a sample of the values: agreement over values is evidence, not proof. An error in only some
 releases is reported as possible, with these releases.
 """
 

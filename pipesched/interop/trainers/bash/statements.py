@@ -90,7 +90,7 @@ _DEEPEST = 40
 
 
 def tokens(text: Text) -> list[Token]:
-    """Split a text into words and signs, without comments.
+    """Split text into words and signs, without comments.
 
     Raises:
         Unclosed: if a quote or a bracket has no end.

@@ -42,7 +42,7 @@ class Unclosed(Exception):
 
 
 def plain(chars: str, at: int = -1) -> Text:
-    """Return a text whose characters all have the same offset."""
+    """Return a `Text` whose characters all have the same offset."""
     return Text(chars, (at,) * len(chars))
 
 
