@@ -174,7 +174,8 @@ def consumers(program: Program) -> tuple[Ints, Ints]:
     """Return message ends, and the instruction that waits for each: a compute operation, or WAIT_SEND for a send.
 
     Each instruction waits for the latest message end before it on its rank with the same result, stage and microbatch.
-    If stages read several stages, it waits for all such ends, and sends to different stages are distinguished.
+    If stages read several stages, the instruction waits for all such ends, and sends to different stages are
+    distinguished.
     """
     name = np.maximum(_POSTED[program.op], _AWAITED[program.op])
     at = np.flatnonzero(name >= 0)

@@ -17,7 +17,7 @@ class Budget:
         """Charge units of work.
 
         Raises:
-            Spent: if too few units are left.
+            Spent: too few units are left.
         """
         self.left -= units
         if self.left < 0:

@@ -24,7 +24,7 @@ def found(name: str, folders: Sequence[str] = ()) -> tuple[ModuleType, object]:
     """Return the module and the attribute that a name denotes; a module is looked up in `folders` first.
 
     Raises:
-        Unknown: if there is no such attribute, or the name has no ``:function``.
+        Unknown: there is no such attribute, or the name has no ``:function``.
     """
     path, _, attribute = name.rpartition(":")
     if not path or not attribute.isidentifier():

@@ -9,7 +9,7 @@ def installed_version() -> TorchVersion:
     """Return the installed version of torch.
 
     Raises:
-        PipeschedError: PS225: the version is not supported. ImportError: if torch is not installed.
+        PipeschedError: PS225: the version is not supported. ImportError: torch is not installed.
     """
     from importlib.metadata import version
 

@@ -31,7 +31,7 @@ class Rule(NamedTuple):
 
 
 class Grammar(NamedTuple):
-    """The parser's table. states: for each state and symbol the next state, or ``~r`` if rule r ends."""
+    """The parser's table. states: for each state and symbol the next state, or ``~r`` if rule r is complete."""
 
     words: Words
     rules: Sequence[Rule]

@@ -209,9 +209,9 @@ class Written(Record):
 class Expansion:
     """Executes the statements of a program over lanes.
 
-    sites: the operation that ends at each offset of the text. weights: the cost of an iteration of each loop, by the id
-    of its node. spent: the total cost so far. second: the sites of the second parts of pairs; drains: the sites of
-    `drain W`.
+    sites: by its end offset in the text, the number of each operation. weights: the cost of an iteration of each loop,
+    by the id of its node. spent: the total cost so far. second: the sites of the second parts of pairs; drains: the
+    sites of `drain W`.
     """
 
     def __init__(self, sites: Mapping[int, int], weights: Mapping[int, int]) -> None:

@@ -61,7 +61,7 @@ def place(checked: Checked, names: Names, max_ops: int) -> Placement:
 
     Raises:
         PipeschedError: PS210: there are more operations than max_ops; PS215, PS216, PS223: the placement is invalid.
-        Halt, ZeroDivisionError: if an expression has no value.
+        Halt, ZeroDivisionError: an expression has no value.
     """
     found = _routes(checked, names, max_ops)
     _require_families(found)

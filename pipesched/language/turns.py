@@ -48,7 +48,8 @@ class Columns(Record):
 class Chunks(Record):
     """The chunks of consecutive ranks, one rank after another.
 
-    first: the index of each rank's first chunk; low, end: the microbatches of each chunk; key: stage * microbatches.
+    first: the index of each rank's first chunk; low, end: the range of microbatches of each chunk; key: stage *
+    microbatches of its stage.
     """
 
     first: Ints
@@ -100,7 +101,7 @@ class Arrays:
         self.expansion = Expansion({x.span.end: number for number, x in enumerate(checked.sites)}, checked.weights)
 
     def run(self, programs: Sequence[ast.Rank]) -> Expanded:
-        """Write the programs, one for each rank.
+        """Expand the programs, one for each rank.
 
         Raises:
             Unsuited: the programs must run operation by operation; in this case nothing is charged.

@@ -43,8 +43,8 @@ def format_source(source: Source, words: int = WORDS) -> str:
 class _Layout:
     """Arranges the words of a text in lines, one word at a time.
 
-    own, operations: by its start offset, the end offset of each item or statement that gets lines of its own, and of
-    each operation. words: the tokens without comments.
+    own, operations: maps from start to end offsets, of items and statements that get lines of their own, and of
+    operations. words: the tokens without comments.
     """
 
     text: str

@@ -55,7 +55,7 @@ def write(
 
     Raises:
         PipeschedError: PS814: the language cannot express a part of the schedule.
-        ValueError: if `kernel` is not a kernel of this schedule.
+        ValueError: `kernel` is not a kernel of this schedule.
     """
     if kernel is not None and (fault := kernel.fault(schedule)):
         raise ValueError(fault)

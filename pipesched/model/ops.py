@@ -70,7 +70,7 @@ class Kind:
     the receiver needs to allocate a buffer.
 
     like: the kind whose cost it has unless its own is given. holds: 1 if it takes as much memory as its F, to be freed
-    by the backward; -1 if it frees as much (a copy moves it to host memory). The backward waits for either.
+    by the backward; -1 if it frees as much (a copy moves it to host memory). In both cases the backward waits for it.
     """
 
     does: Does

@@ -6,7 +6,7 @@
 
 A million words have a few dozen shapes. A notation reads each shape once: the entries of a word of that shape, and the
 meaning of its numbers from left to right. Columns are gathered from the numbers. A line of a stream is also such a
-word. `numbered` is the inverse.
+word. The module `numbered` does the reverse: it writes words.
 """
 
 from __future__ import annotations

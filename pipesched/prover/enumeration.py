@@ -23,7 +23,7 @@ def points(of: Set, sizes: Ints) -> Ints:
     """Return the points of a set at the given sizes, in lexicographic order. sizes: one row of parameters each.
 
     Raises:
-        TooHard: if the set has too many points.
+        TooHard: the set has too many points.
     """
     parts = of.compute_divs().get_basic_sets()
     width = sizes.shape[1] + of.dim(isl().dim_type.set)

@@ -48,7 +48,7 @@ def weights(text: object, names: Sequence[str]) -> list[Fraction]:
     """Return the weights of 1 and of each name in a sum.
 
     Raises:
-        ValueError: if the text is not in the form that `spelled` writes.
+        ValueError: the text is not in the form that `spelled` writes.
     """
     if not isinstance(text, str) or _SUM.fullmatch(text) is None:
         raise ValueError
@@ -116,7 +116,7 @@ def expression(entry: object, space: Space, place: str) -> PwAff:
     """Return the expression that an entry contains.
 
     Raises:
-        Damaged: if it is not an expression.
+        Damaged: the entry is not an expression.
     """
     if not isinstance(entry, list) or not 0 < len(entry) <= CASES:
         raise Damaged(place, f"the entry is not a list of 1 to {CASES} cases")
