@@ -33,7 +33,7 @@ from pipesched.model.schedule import Program
 
 
 class Events:
-    """The lists of a program: its instructions, followed by the entries of queues with an order of their own.
+    """The lists of a program: its instructions, followed by further lists that represent queues of messages.
 
     late: the transfer time of each message, at both of its ends. head: for each instruction, the one at which its rank
     blocks (see `heads`). sources: for each message end, the entries after which it begins, -1 for none. done: for each

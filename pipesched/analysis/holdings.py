@@ -201,7 +201,9 @@ class InHand(Record):
 
 
 class Buffers(Record):
-    """Buffered messages of a program. received: received but not yet used. unsent: made but not yet sent."""
+    """Buffered messages of a program. received: messages received but not yet used. unsent: messages made but not yet
+    sent.
+    """
 
     received: InHand
     unsent: InHand

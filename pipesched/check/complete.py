@@ -59,7 +59,7 @@ def whole(schedule: Schedule, dependencies: Dependencies, there: Bools | None = 
     there are as many F, I, W and B as needed, and all the needed ones are present.
 
     there: for each stage and microbatch, whether the microbatch runs the stage, shape (stages * microbatches,); by
-    default all.
+    default, every microbatch runs every stage.
     """
     there = np.ones(schedule.stages * schedule.microbatches, dtype=np.bool_) if there is None else there
     wanted, each = int(np.count_nonzero(there)), [Result.ACTIVATION, Result.GRADIENT, Result.WEIGHTS]

@@ -105,7 +105,7 @@ def require_counts(sizes: Iterable[tuple[str, Value]]) -> None:
         if name not in ("p", "v", "m"):
             continue
         if isinstance(value, tuple):
-            raise fail(Code.USAGE, f"{name} is one number, but {len(value)} were given", help="one size at a time")
+            raise fail(Code.USAGE, f"{name} is one number, but {len(value)} were given", help="give one size at a time")
         if value < 1:
             raise fail(Code.USAGE, f"{name} is {value}; there must be at least one", help=f"give --{name} 1 or more")
 

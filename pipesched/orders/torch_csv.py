@@ -112,7 +112,9 @@ def _require_text(source: Source) -> None:
             + ("" if "," in source.text else ", with commas between the cells"),
         )
     if not source.text.strip():
-        raise fail(Code.EMPTY, "the file is empty: it has no ranks", help="one row per rank, one cell per action")
+        raise fail(
+            Code.EMPTY, "the file is empty: it has no ranks", help="write one row per rank and one cell per action"
+        )
 
 
 def _bad_cells(source: Source, rank: int, version: TorchVersion) -> Iterator[Diagnostic]:

@@ -46,7 +46,7 @@ class Evidence:
     shown: list[Shown] = field(default_factory=list)
 
     def under(self, where: str) -> Evidence:
-        """Return the evidence for a question about fewer sizes, which is also recorded here."""
+        """Return evidence for a question about fewer sizes; its guesses and inclusions are recorded here too."""
         where = " and ".join(filter(None, [self.where, where]))
         return replace(self, where=where)
 

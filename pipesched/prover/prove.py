@@ -280,7 +280,7 @@ def ordered(number: int, question: Question, asks: Asks) -> Finding:
     """Return the outcome of a property of the order.
 
     Raises:
-        Unsettled: it is not proved.
+        Unsettled: the property is not proved.
     """
     name, ask = STRUCTURE[number]
     found = asks(question, lambda own: own.settled(lambda: ask(own)))
@@ -291,7 +291,7 @@ def proved(question: Question, number: int, claim: ast.Claim, asks: Asks) -> Fin
     """Return the outcome of a claim.
 
     Raises:
-        Unsettled: it is not proved. NotAffine: its condition does not have a supported form.
+        Unsettled: the claim is not proved. NotAffine: its condition does not have a supported form.
     """
 
     def ask(own: Question) -> tuple[Proof, list[Cone]]:
