@@ -118,7 +118,7 @@ def test_what_is_missing_is_said_and_not_guessed(tmp_path: Path) -> None:
     text = told.out.decode()
     assert f"no record of rank {others[0]}\n" in text
     assert f"error[PS891]: nccl_trace_rank_{others[1]} is cut off or damaged" in text
-    assert f"the job stops: rank {made.rank} called nothing more" in text
+    assert f"the job stops: rank {made.rank} made no further call" in text
 
 
 def test_a_file_with_the_name_of_a_dump_is_a_damaged_one(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_file_with_the_name_of_a_dump_is_a_damaged_one(tmp_path: Path) -> None
     (tmp_path / f"nccl_trace_rank_{other}").write_text("garbage")
     text = typed("verify", "--recorded", str(tmp_path)).out.decode()
     assert text.count("PS891") == 1 and f"nccl_trace_rank_{other} is cut off or damaged" in text
-    assert f"the job stops: rank {made.rank} called nothing more" in text
+    assert f"the job stops: rank {made.rank} made no further call" in text
 
 
 def test_a_dump_of_another_version_is_said(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_a_dump_of_another_version_is_said(tmp_path: Path) -> None:
     (tmp_path / f"nccl_trace_rank_{other}").write_bytes(torch_pickles.dumps(dump))
     text = typed("verify", "--recorded", str(tmp_path)).out.decode()
     assert f"nccl_trace_rank_{other} of version 3.0 is not a dump of torch's flight recorder: it has no '" in text
-    assert f"the job stops: rank {made.rank} called nothing more" in text
+    assert f"the job stops: rank {made.rank} made no further call" in text
 
 
 def test_compressed_dumps_and_inner_folders_are_said(tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def test_a_rank_that_stops_is_told_with_those_that_wait_for_it(seed: int, write:
 
     assert codes(report) == ["PS895"], report
     message = report.diagnostics[0].message
-    assert message.startswith(f"the run stops in step 2: rank {rank} posted nothing more")
+    assert message.startswith(f"the run stops in step 2: rank {rank} posted no further message")
     named = message.partition(", and rank")[2]
     assert [int(word) for word in named.replace(",", " ").split() if word.isdecimal()] == waiting
 

@@ -223,7 +223,7 @@ def traced(step: Callable[[At], object], p: int, *packages: str) -> Recorded:
 
 
 def _root(files: Mapping[str, Path]) -> str:
-    """Return the folder of the first package."""
+    """Return the top folder of the first package."""
     first = next(iter(files), "").partition(".")[0]
     folders = [path.parent for name, path in files.items() if name.partition(".")[0] == first]
     return str(min(folders, key=lambda path: len(path.parts), default=Path("/")))

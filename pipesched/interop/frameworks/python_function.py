@@ -71,7 +71,7 @@ def _require(name: str, given: Options, takes: Mapping[str, bool], rank: str | N
 
 
 def _takes(function: Callable[..., object]) -> tuple[dict[str, bool], bool]:
-    """Map each parameter of a function to True if it is required; also return True if it takes any option (`**`)."""
+    """Return whether each parameter of a function is required, and whether the function takes any option (`**`)."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

@@ -118,7 +118,7 @@ class Nonsense(Exception):
 
 
 class Refused(PermissionError):
-    """The fence refused an action of the code."""
+    """Raised if the fence refuses an action of the code."""
 
 
 def needed(options: Options, *names: str) -> list[int]:

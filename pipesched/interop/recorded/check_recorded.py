@@ -225,7 +225,7 @@ def _root_words(held: Held, waits: dict[int, Wait], root: int) -> str:
         return f"{who} has no message in transit" if held.recorded.cut else f"{who} has posted all its messages"
     if wait.entry >= 0:
         return f"{who} and rank {held.recorded.peer[wait.entry]} have both posted a message that has not finished"
-    return f"{who} posted nothing more"
+    return f"{who} posted no further message"
 
 
 def _label(held: Held, wait: Wait) -> Iterator[Label]:

@@ -117,7 +117,7 @@ def _stopped(blocked: Blocked) -> tuple[int | None, str, Diagnostic | None]:
     else:
         mine = job.of(job.place[first])
         last = f" after {job.said(mine.stop - 1)} (entry {job.record[mine.stop - 1]})" if mine.stop > mine.start else ""
-        said, likely = f"called nothing more{last}", "it computes, hangs outside its calls, or raised an exception"
+        said, likely = f"made no further call{last}", "it computes, hangs outside its calls, or raised an exception"
     others = [rank for rank in sorted(roots) if rank != first]
     more = (f"other ranks also wait for {named(others)}, where no call is open",) if others else ()
     notes = (f"likely cause: {likely}", *more, *_waits(blocked, first))

@@ -262,7 +262,7 @@ class _Walk:
         return self._inside(at + _LENGTHS[opcode])
 
     def _listed(self, begin: Ints, there: Bools) -> tuple[Ints, Ints, list[bytes]]:
-        """Return the offsets after the lists, the index of each list among the distinct lists, and these."""
+        """Return the offsets after the lists, the index of each list among the distinct ones, and these lists."""
         end, form, forms = begin.copy(), np.zeros(len(begin), dtype=np.int64), list[bytes]()
         live = np.flatnonzero(self.good & there)
         while len(live) and len(forms) < _FORMS:

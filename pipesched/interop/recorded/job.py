@@ -375,7 +375,7 @@ def _expected(found: Mapping[int, list[_Post]]) -> dict[int, list[_Post]]:
 
 
 def step_of(row: Ints) -> tuple[int, int]:
-    """Return the number of calls per step of a rank, and the index of the first call that differs from a step before.
+    """Return the calls per step of a rank, and the index of the first call that differs from the previous step.
 
     The first number is 0 if no part of the calls repeats; the second is the number of calls if none differs.
     """

@@ -152,7 +152,9 @@ class Order:
                 )
 
     def _by_messages(self) -> Iterator[Left]:
-        """Yield the ranks with unequal numbers of sends and receives for a neighbour, or only one for another rank."""
+        """Yield the ranks whose sends to a neighbour and receives from it do not match in number, and the ranks that
+        exchange only one message with a rank that is not a neighbour.
+        """
         job = self.job
         for at in self._suspects:
             mine = job.of(at)
@@ -171,7 +173,7 @@ class Order:
 
     @cached_property
     def _ends(self) -> Bools:
-        """True for each collective at the end of a step, when most ranks have received as many messages as sent."""
+        """True for each collective at a step's end, when most ranks have received as many messages as they sent."""
         job = self.job
         even = np.zeros(len(job.call), dtype=np.bool_)
         for at in range(len(job.ranks)):

@@ -110,7 +110,7 @@ def _resident(slots: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
 
 
 def _send_waits(program: Program) -> Added:
-    """Return the waits for all sends, each at a place where it does not block the rank."""
+    """Return the waits for all sends, each at a position where it does not block the rank."""
     sends = np.flatnonzero(program.sends)
     table = np.full(program.stages * program.microbatches, -1, dtype=np.int64)
     done = np.flatnonzero(makes(program.op, Result.GRADIENT))[::-1]

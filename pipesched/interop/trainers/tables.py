@@ -117,7 +117,7 @@ class Facts:
         return samples(count)
 
     def absent(self, *keys: str) -> list[str]:
-        """Return those of these keys that are not given."""
+        """Return the keys that are not given."""
         return [key for key in keys if key not in self.case.settings]
 
     def places(self, keys: tuple[str, ...]) -> list[Setting]:

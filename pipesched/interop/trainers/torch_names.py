@@ -62,7 +62,7 @@ def torch_name(name: str | None) -> TorchName | None:
 
 
 def meant(name: str) -> str:
-    """Suggest the torch class that was probably meant: one with a similar name, or that of the library schedule."""
+    """Suggest the torch class that was probably meant: one with a similar name, or the class of a library schedule."""
     if name.lower() == _PRIVATE:
         return "torch has no name for _PipelineScheduleRuntime: write PipelineScheduleMulti, which also runs a CSV"
     own = known_as(name)
