@@ -173,7 +173,7 @@ def test_dumps_of_another_rank_or_job_are_said(tmp_path: Path) -> None:
     (tmp_path / "nccl_trace_rank_7777").write_bytes(data)
     text = typed("verify", "--recorded", str(tmp_path)).out.decode()
     assert "nccl_trace_rank_7777 is not the dump of rank 7777" in text
-    assert f"the job stops: rank {made.rank} called" in text
+    assert f"the job stops: rank {made.rank} made no further call" in text
     (tmp_path / "other_rank_0").write_bytes(data)
     text = typed("verify", "--recorded", str(tmp_path)).out.decode()
     assert "other_rank_0 is a second dump of rank 0, in addition to nccl_trace_rank_0" in text
