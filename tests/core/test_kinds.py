@@ -64,7 +64,7 @@ PLACES = (  # file, a text in it, what is inserted after it
     ),
     (
         "emit/v2/README.md",
-        "its activation is copied back |\n",
+        "copies its activation back |\n",
         "".join(f'| `{x}0.1` | `{{"op":"{x}","stage":0,"microbatch":1}}` | does something |\n' for x in MORE),
     ),
 )
