@@ -36,7 +36,7 @@ FREE_TRIES = 500
 STARTS = 2
 """Limit on the repaired orders that are shortened; the best result is taken."""
 NEAR = 12
-"""Limit on the number of places by which one move shifts a slot to shorten the run."""
+"""Limit on the number of positions by which one move shifts a slot to shorten the run."""
 
 
 @dataclass(frozen=True)

@@ -227,7 +227,7 @@ def place_of(found: Lines) -> Place | None:
 
 
 def words(rank: Rank) -> list[tuple[str, Place | None]]:
-    """Return the words of the order notation, one per event, each with its place; waits for receives are omitted."""
+    """Return the words of the order notation, one per event, each with its source line; waits for receives are omitted."""
     found: list[tuple[str, Place | None]] = []
     batch = -1
     for event in rank.events:

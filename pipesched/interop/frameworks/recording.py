@@ -103,7 +103,7 @@ class Recorded:
     def of(
         cls, found: Iterable[Sequence[tuple[str, Place | None]]], version: str = "", *, later: bool = False
     ) -> Recorded:
-        """Return a recording. found: for each rank, its words, each with its place."""
+        """Return a recording. found: for each rank, its words, each with the file and line that created it."""
         rows = [*found]
         places = [[at for _, at in row] for row in rows]
         return cls([[word for word, _ in row] for row in rows], places, version, later=later)

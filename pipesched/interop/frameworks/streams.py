@@ -132,7 +132,7 @@ class Streams:
 
 
 def calls(ranks: Sequence[tuple[Streams, Sequence[str]]], pipelines: int) -> list[tuple[str, list[Lines]]]:
-    """Return the lines of a file of calls, each with the places of its words.
+    """Return the lines of a file of calls, each with the source lines of its words.
 
     ranks: the ranks of all pipelines, one pipeline after another, each with the names of its messages in order.
     """

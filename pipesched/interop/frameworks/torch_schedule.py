@@ -149,7 +149,7 @@ def _line(file: str, line: int) -> Place:
 
 
 def _moved(moves: FunctionType) -> Callable[..., object]:
-    """Wrap a pass that moves receives, so that the place of each receive that it returns is the pass itself."""
+    """Wrap a pass that moves receives, so that each receive that it returns is attributed to a line of the pass."""
 
     def passed(*args: object, **kwargs: object) -> object:
         result = moves(*args, **kwargs)
@@ -267,7 +267,7 @@ class _Distributed:
 
 
 def _run(schedules: ModuleType, kind: type, rank: int, sizes: tuple[int, int], own: Options) -> list[tuple[str, Place]]:
-    """Run the loop of one rank for a step; return its words, each with its place."""
+    """Run the loop of one rank for a step; return its words, each with its source line."""
     p, m = sizes
     if not isinstance(schedules.dist, _Distributed):
         vars(schedules)["dist"] = _Distributed(schedules.dist)

@@ -62,7 +62,7 @@ def _sharding(program: Program) -> Added:
 
 
 def _shard_rank(program: Program, rank: int) -> Iterator[tuple[int, int, int]]:
-    """Yield (place as in `Added.at`, UNSHARD or RESHARD, stage) for one rank, in order."""
+    """Yield (position as in `Added.at`, UNSHARD or RESHARD, stage) for one rank, in order."""
     slots = _slots(program, rank)
     whole: dict[int, None] = {}  # in the order in which they were gathered
     for (index, _), wanted in zip(slots, _resident([stages for _, stages in slots]), strict=True):

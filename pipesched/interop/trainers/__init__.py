@@ -2,7 +2,7 @@
 
     text ──texts──> Settings ──a trainer──> Plan, and findings: facts, notes, diagnostics
 
-    settings     a configuration as keys with values and places
+    settings     a configuration as keys with values and positions
     texts        TOML, YAML, JSON and command lines as settings
     tables       the TOML file of a trainer: its keys and its rules
     keys         the table of a trainer's keys: their releases and allowed values

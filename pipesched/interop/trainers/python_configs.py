@@ -127,7 +127,7 @@ class _File:
                 self.constants[node.targets[0].id] = self.value(node.value, self.constants)
 
     def at(self, node: ast.stmt | ast.expr | ast.keyword) -> Span:
-        """Return the place of a node, cut at the end of its first line."""
+        """Return the span of a node, cut at the end of its first line."""
         line = self.source.line(node.lineno)
         until = node.end_col_offset if node.end_lineno == node.lineno else None
         start = self.source.line_starts[node.lineno - 1]

@@ -1,4 +1,4 @@
-"""A configuration as a flat table: dotted keys with values, each with its place in the text."""
+"""A configuration as a flat table: dotted keys with values, each with its position in the file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Unread(Unset):
 
 @dataclass(frozen=True)
 class Setting:
-    """A key and its value. written: the key as written in the file. at: its place, None for a default."""
+    """A key and its value. written: the key as written in the file. at: its position, None for a default."""
 
     key: str
     value: object
@@ -47,7 +47,7 @@ class Setting:
 
     @property
     def label(self) -> Label:
-        """A label with the name and value, at the setting's place; without a place if the value is a default."""
+        """A label with the name and value at the setting's position; without a position if the value is a default."""
         return Label(self.at, self.shown if self.at else f"{self.shown}, its default, since it is not in the file")
 
 
@@ -63,7 +63,7 @@ def short(value: object) -> str:
 
 @dataclass(frozen=True)
 class Mention:
-    """A name or description of a part of the file. at: its place, if it has one."""
+    """A name in the file, or the description of a part of it. at: its position, None if unknown."""
 
     name: str
     at: Span | None

@@ -1,4 +1,4 @@
-"""Reads TOML, YAML and JSON as settings, each with the place of its key.
+"""Reads TOML, YAML and JSON as settings, each with the position of its key.
 
     [parallelism]                          parallelism.pipeline_parallel_degree = 4      tomllib
     pipeline_parallel_degree = 4
@@ -111,7 +111,7 @@ Made = tuple[dict[str, object], Mapping[str, Span], list[Setting]]
 
 
 def _broken(source: Source, what: str, reason: str, line: int, column: int) -> PipeschedError:
-    """Return a PS870 error at a place."""
+    """Return a PS870 error at a line and column."""
     return toml.broken(source, InteropCode.CONFIG_SYNTAX, what, reason, line, column)
 
 
@@ -142,7 +142,7 @@ def _json_values(text: str) -> object:
 
 
 def _json_places(source: Source) -> tuple[dict[str, Span], list[Setting]]:
-    """Return the place of every key by its path, and the settings of repeated keys."""
+    """Return the position of every key, by the path of the key, and the settings of repeated keys."""
     places: dict[str, Span] = {}
     repeated: list[Setting] = []
     path: list[str] = []

@@ -1,6 +1,6 @@
 """Finds the commands that a script runs, as far as its text determines them.
 
-    statements ──run──> Command, Command, …     each a list of fields with their places
+    statements ──run──> Command, Command, …     each a list of fields with their offsets
 
 If the text decides a condition, only that branch is run. Otherwise every branch is run, and a variable that gets
 different values in them is unknown.
