@@ -227,7 +227,7 @@ def place_of(found: Lines) -> Place | None:
 
 
 def words(rank: Rank) -> list[tuple[str, Place | None]]:
-    """Return the words of the order notation, one per event, each with its source line; waits for receives are omitted."""
+    """Return the words of the order notation, one per event, each with its source line, without waits for receives."""
     found: list[tuple[str, Place | None]] = []
     batch = -1
     for event in rank.events:
