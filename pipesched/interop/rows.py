@@ -70,7 +70,7 @@ ROWS: tuple[Row, ...] = (
     Option(
         "framework_time",
         Lazy("command.values:seconds"),
-        "Time limit of the framework's code in seconds.",
+        "Time limit for the framework's code in seconds.",
         "SECONDS",
         60,
         on=_READING,

@@ -93,7 +93,7 @@ def _class(schedules: ModuleType, name: str) -> type:
 
 
 class _Stage:
-    """A stand-in for a stage: the attributes that the constructor of a schedule reads."""
+    """A stand-in for a stage, with the attributes that the constructor of a schedule reads."""
 
     def __init__(self, index: int, rank: int, ranks: int, stages: int) -> None:
         import torch

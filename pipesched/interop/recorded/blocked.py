@@ -134,7 +134,9 @@ class Blocked:
 
     @cached_property
     def roots(self) -> Counter[int]:
-        """The needed ranks that wait for no rank, each with the number of ranks that wait for it, even indirectly."""
+        """The ranks that others need but that wait for no rank themselves, each with the number of ranks that wait for
+        it, directly or indirectly.
+        """
         ends = [rank for rank in self._waiting if rank not in self.waits]
         return Counter({rank: len(self._behind(rank)) for rank in ends})
 

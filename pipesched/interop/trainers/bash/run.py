@@ -76,7 +76,7 @@ class Script(Words):
             self.unread.append(Hole("the construct that begins here is never closed", place))
 
     def command(self, fields: list[Text]) -> None:
-        """Run a command that another shell has expanded, after the assignments before it."""
+        """Run a command that another shell has expanded, after making the assignments before it."""
         while fields and (assigned := _ASSIGN.match(fields[0].chars)):
             self.variables[assigned[1]] = fields.pop(0)[assigned.end() :]
         self._called(fields, Simple(()))
