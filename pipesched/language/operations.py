@@ -208,7 +208,7 @@ class Emitter:
         self._require(op, chunk)
         low, end, _ = self.chunks[chunk or 0]
         if not low <= microbatch < end or microbatch in self.others[chunk or 0]:
-            here = f"chunk {chunk or 0} of rank {self.rank} runs only {self._runs(chunk or 0)}"
+            here = f"chunk {chunk or 0} of rank {self.rank} runs only microbatches {self._runs(chunk or 0)}"
             message = f"{op.name} of microbatch {microbatch}: {here}"
             raise Halt(Code.MICROBATCH_RANGE, message, "names this microbatch")
         self._limited()
@@ -217,7 +217,7 @@ class Emitter:
     def _runs(self, chunk: int) -> str:
         """Return the microbatches of a chunk, in words."""
         (low, end, _), others = self.chunks[chunk], sorted(self.others[chunk])
-        return interval(low, end) + (f" but not {ranges(others)}" if others else "")
+        return interval(low, end) + (f" except {ranges(others)}" if others else "")
 
     def _limited(self) -> None:
         if len(self.sites) >= self.limit:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pipesched
@@ -208,6 +208,7 @@ def test_no_word_of_a_command_line_steers(word: str) -> None:
     assert done.status == 2 and f"command line contains the character U+{ord(steers):04X}" in done.err.decode()
 
 
+@settings(deadline=None)
 @given(st.text(), st.text())
 def test_a_text_stays_marked(text: str, other: str) -> None:
     """Joined, split, cut and quoted, a marked text has no character that ends or steers a line, and stays marked."""
