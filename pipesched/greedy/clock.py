@@ -115,7 +115,7 @@ class Clock:
         try:
             self.budget.pay(ASKED)
         except Halt as spent:
-            here = Label(self.sites[line.site].span, f"rank {emitter.rank} has no more steps here")
+            here = Label(self.sites[line.site].span, f"rank {emitter.rank} exceeds the step limit here")
             raise fail(spent.code, spent.message, here, help=spent.help) from None
         entry = emitter.upcoming(line.op, line.chunk)
         if entry is None or self._waits(emitter.rank, line.op, emitter.key(entry)):
@@ -178,7 +178,7 @@ class Clock:
             f"{len(left)} of {len(self.emitters)} ranks have operations left, but no line can run"
         )
         more = (f"and {len(labels) - _SHOWN} more lines",) if len(labels) > _SHOWN else ()
-        help = "a false condition stays false while no operation runs: allow the rank to hold more, or add a line"
+        help = "relax a condition, for example let the rank hold more, or add a line that can run"
         return fail(Code.GREEDY, message, *labels[:_SHOWN], help=help, notes=more)
 
     def _reasons(self, emitter: Emitter) -> Iterator[Label]:

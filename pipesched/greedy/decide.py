@@ -34,7 +34,7 @@ def decide(
     later, op = next(((site, op) for site, op in known if op in ADDED), (None, Op.R))
     if later is not None:
         recomputed = ": the memory of an F depends on whether it has an R" if op is Op.R else ""
-        why = ": copies run on their own clock" if op.copy else recomputed
+        why = ": a rule does not order copies" if op.copy else recomputed
         message = f"`{word}` does not support {op.name}{why}"
         raise fail(Code.RANK_PROGRAM, message, Label(later.span, op.kind.words), help="list the operations instead")
     clock = Backfill if _moves(checked) else Clock
@@ -46,8 +46,8 @@ def _moves(checked: Checked) -> bool:
     programs = checked.items(ast.Rank)
     without = [item for item in programs if not (item.body and _word(item.body[-1]) == "backfill")]
     if without and len(without) < len(programs):
-        message, here = "`backfill` must end all programs or none of them", Label(without[0].span, "has none")
-        raise fail(Code.GREEDY, message, here, help="end this program with `backfill` too: all ranks share a clock")
+        message, here = "`backfill` must end all programs or none of them", Label(without[0].span, "no backfill")
+        raise fail(Code.GREEDY, message, here, help="end this program with `backfill` too, or none of them")
     return not without
 
 

@@ -25,7 +25,7 @@ from pipesched.views import tables
 
 MANIFEST = Path(__file__).with_name("library.txt")
 """Parameters of the library's schedules, and their placements (none if no order of the schedule can be an answer).
-`python -m tests.optimizer.test_library` writes it.
+The file is written by `python -m tests.optimizer.test_library`.
 """
 _ANSWERS, _ROWS = 4, 7  # most rows of the table: schedules that answer the question, and all rows
 

@@ -149,7 +149,7 @@ def _require_covered(instance: Instance, *, every: bool) -> None:
     if (why := instance.not_covered) or (frozen and every):
         stages = f"stage{'s' if len(frozen) > 1 else ''} {ranges(frozen)} frozen"
         stages = "no backward" if instance.forward_only else stages
-        said = f"with {stages}, no bound covers {why or 'every m'}"
+        said = f"with {stages}, the optimizer has no lower bound for {why or 'every m'}"
         raise fail(OptimizerCode.NOT_OPTIMIZED, said, help="leave out the cap, the objective, --backward or --all-m")
 
 

@@ -67,7 +67,7 @@ class Room:
         split = "" if self.release.at_input >= 0 else f", plus at most {share} of that between I and W"
         return (
             f"the cap is in bytes: {self._left} remain for activations; one microbatch holds {gigabytes(self.one)} on "
-            f"most stages{split}; both are rounded to the safe side, so an order just above the cap may still fit"
+            f"most stages{split}; both are rounded conservatively, so an order slightly above these caps may still fit"
         )
 
     @property
@@ -155,7 +155,7 @@ def _working(
 def _require_room(states: Sequence[Fraction], caps: Sequence[Fraction], zero: int) -> None:
     """Raise PipeschedError, PS503, if parameters, gradients and optimizer exceed a cap."""
     pairs = enumerate(zip(states, caps, strict=True))
-    over = [f"rank {rank} needs {gigabytes(there)} of {gigabytes(cap)}" for rank, (there, cap) in pairs if there > cap]
+    over = [f"rank {rank}: {gigabytes(there)}, cap {gigabytes(cap)}" for rank, (there, cap) in pairs if there > cap]
     if over:
         more = f" and {len(over) - _SHOWN} more" if len(over) > _SHOWN else ""
         message = f"parameters, gradients and optimizer states alone exceed the cap: {', '.join(over[:_SHOWN])}{more}"

@@ -48,7 +48,7 @@ OPTIMIZE = (
     Option(
         "recompute",
         stages,
-        ("Also decide which F to run again: any, all or none of a stage, or those of given stages."),
+        ("Also decide which F to run again: any F, all or no F of each stage, or all F of the listed stages."),
         "any|stages|0,1,..",
     ),
     Option(

@@ -71,7 +71,7 @@ def verify(source: Source, options: Options) -> Report:
     aside = (*NOT_JUDGED, *as_asked(terms))
     if (memory := report.parts.memory) is not None and answer.asked and options.of(Workload).model is None:
         asked = ", ".join(map(gigabytes, answer.asked))
-        said = f"within the cap of {asked}, counted in activations, rounded up; use --model to count bytes"
+        said = f"within the cap of {asked} by a count of activations, rounded up; use --model to count bytes"
         report = replace(report, parts=replace(report.parts, memory=replace(memory, instead=said)))
     return _with_verdict(replace(report, source=source.name), verdict, found, aside)
 
@@ -223,7 +223,7 @@ def require_proof(report: Report, made: Examination | None, source: Source | Non
     """Add PS712 to the report if the verdict is not proved."""
     if not report.ok or (report.verdict is not None and report.verdict.proved):
         return report
-    said = "a schedule proves nothing about other schedules" if report.verdict is None else report.verdict.line
+    said = "it contains only a schedule" if report.verdict is None else report.verdict.line
     help = "give an answer of `pipesched optimize --json` that is proved optimal"
     found = Diagnostic(OptimizerCode.NO_PROOF, f"the file has no proof: {said}", help=help)
     kept = tuple(d for d in report.diagnostics if d.code is not OptimizerCode.ON_THE_WORD)

@@ -137,7 +137,7 @@ def test_the_answer_says_what_a_step_costs() -> None:
         ("--lost 1 --pipelines 2 --objective span", "PS225", "--lost contradicts --objective span"),
         ("--lost 1 --pipelines 2 --placement any", "PS225", "--lost contradicts --placement any"),
         ("--lost 1 --pipelines 2 --mem-cap 2..4", "PS225", "--lost requires one cap"),
-        ("--lost 1 --pipelines 2 --mem-cap 60GB --model megatron-1.7b", "PS225", "a cap is a number of activations"),
+        ("--lost 1 --pipelines 2 --mem-cap 60GB --model megatron-1.7b", "PS225", "a cap must be in activations"),
         ("skippipe --lost 1 --p 4", "PS702", "skips stage"),
     ],
 )

@@ -49,7 +49,7 @@ def asked(given: Given) -> Asked | None:
         return None
     for name, why in (
         ("all_m", "a partition needs a single m"),
-        ("proof", "the answer for a partition contains the proof: write it with -o answer.json"),
+        ("proof", "the proof for a partition is in the answer: write the answer with -o answer.json"),
     ):
         if given.get(name):
             raise fail(Code.USAGE, f"--partition contradicts --{name.replace('_', '-')}: {why}")

@@ -97,13 +97,15 @@ def without(request: Request, ask: Ask, meter: Meter) -> Optimum:
     rank, pipelines = request.lost
     if request.workload.cap is not None:
         raise fail(
-            Code.USAGE, "with --lost, a cap is a number of activations", help="give a number, such as --mem-cap 4"
+            Code.USAGE,
+            "with --lost, a cap must be in activations, not bytes",
+            help="give a number, such as --mem-cap 4",
         )
     request = replace(request, lost=None)
     instance = target_of(request).instance
     one = instance.placement
     if (operations := 3 * one.stages * one.microbatches * pipelines) > MAX_OPS:
-        raise fail(Code.USAGE, f"{operations:,} operations; at most {MAX_OPS:,} can be optimized")
+        raise fail(Code.USAGE, f"{operations:,} operations are too many; at most {MAX_OPS:,} can be optimized")
     placement = side_by_side(one, pipelines)
     left, peers = placement_without(placement, rank)
     with meter.part(_WHOLE) as part:

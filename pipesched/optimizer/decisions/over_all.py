@@ -26,7 +26,7 @@ from pipesched.optimizer.verdict import Verdict
 STEPS = 4_000_000
 """Limit on the steps that `ranks` may take for one alternative."""
 RANKED, LISTED = 200, 3_000
-"""Limits on the number of alternatives that `ranks` or a proof may refute, and that are examined one by one."""
+"""Limits on the alternatives that `ranks` or a proof can refute, and on those that are examined one by one."""
 
 
 @dataclass(frozen=True)

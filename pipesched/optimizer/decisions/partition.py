@@ -44,7 +44,7 @@ Choice: TypeAlias = tuple[int, ...]
 """A split: the number of layers of each stage."""
 
 Load: TypeAlias = Mapping[str, Fraction]
-"""Costs by name: times F, I, W or F, B; in the unit of caps, a microbatch's activations M, and S, held in any order."""
+"""Costs by name: times F, I, W or F, B; in the unit of caps, activations M of a microbatch, and order-independent S."""
 
 
 @dataclass(frozen=True)

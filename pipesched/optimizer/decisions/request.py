@@ -57,7 +57,7 @@ def decided(request: Request, progress: Callable[[State], None], meter: Meter) -
             return found
         note = (
             f"the cap is in bytes: a microbatch holds {gigabytes(units.unit)} in 1/{placement.ranks} of the layers; "
-            "memory is rounded up and caps are rounded down, so an order just above a rounded cap may fit the given one"
+            "memory is rounded up and caps are rounded down, so an order slightly above a rounded cap may still fit"
         )
         return replace(found, notes=(note, *found.notes))
 
@@ -111,11 +111,11 @@ def _judged(
 def _require_divisible(placement: Placement, layers: int) -> None:
     """Raise PipeschedError, PS716, if layers cannot be divided among the stages of a placement."""
     if placement.routes > 1:
-        message = "a placement with two routes has two copies of each stage"
-        raise fail(OptimizerCode.DECISION, message, help="divide layers on a placement with one route")
+        message = "layers cannot be divided if two routes each have a copy of every stage"
+        raise fail(OptimizerCode.DECISION, message, help="use a placement with one route")
     if placement.frozen or not placement.chain:
-        message = f"stages that are frozen or read several others have other costs: {placement.skip or 'frozen'}"
-        raise fail(OptimizerCode.DECISION, message, help="divide layers on a chain of stages that are all trained")
+        message = f"layers can be divided only among trained stages in a chain: {placement.skip or 'frozen'}"
+        raise fail(OptimizerCode.DECISION, message, help="use a chain of stages that are all trained")
     if layers < placement.stages:
         message = f"{layers} layers are too few for {placement.stages} stages, which need at least one each"
         raise fail(OptimizerCode.DECISION, message, help="use fewer ranks, fewer stages per rank, or more layers")

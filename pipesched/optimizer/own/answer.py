@@ -66,7 +66,7 @@ def only_by_order(request: Request) -> Loaded | None:
         if not terms.not_covered:
             return None
     for what in _not_decided(request):
-        message = f"{schedule.name}: only the order of its own operations can be decided, not with {what}"
+        message = f"{what} does not apply to {schedule.name}: the optimizer can only reorder its operations"
         raise fail(OptimizerCode.NOT_OPTIMIZED, message, help=f"leave out {what}")
     return found
 
@@ -96,7 +96,7 @@ def in_own_order(request: Request, loaded: Loaded, meter: Meter) -> Optimum:
     schedule, called = replace(loaded.schedule, name=request.name, title=""), loaded.schedule.name
     require_costs(loaded)
     if request.fused is not None:
-        message = f"{called}: only the order of its own operations can be decided"
+        message = f"--backward does not apply to {called}: the optimizer can only reorder its operations"
         raise fail(Code.USAGE, message, help="leave out --backward")
     if len(schedule) > _MOST:
         message = f"{called} has {len(schedule):,} operations; the limit is {_MOST:,}"

@@ -113,7 +113,7 @@ class Slots:
         for x, rank in enumerate(self.rank):
             cap = self.cap[rank]
             if cap is not None and self.needs[x] > cap:
-                return f"rank {rank} must be able to hold {shown(self.needs[x] * self.part)} for one operation"
+                return f"a slot exceeds the cap of rank {rank}: it holds {shown(self.needs[x] * self.part)}"
         return ""
 
     def source(self, node: int) -> int:

@@ -98,7 +98,7 @@ def require_like(own: Case, case: Case) -> None:
     if not np.array_equal(case.schedule.placement.rank_of, own.schedule.placement.rank_of):
         raise FaultError(OptimizerCode.EVERY, f"{at} its placement differs")
     if case.terms.fused != own.terms.fused or not case.one_at_a_time:
-        raise FaultError(OptimizerCode.EVERY, f"{at} its operations are of other kinds")
+        raise FaultError(OptimizerCode.EVERY, f"{at} it has other kinds of operations")
     if case.wrong:
         raise FaultError(OptimizerCode.EVERY, f"{at} it is not a valid schedule: {case.wrong[0].message}")
 

@@ -211,7 +211,7 @@ def in_slots(request: Request, ask: Ask, meter: Meter) -> Optimum:
         placement, own = placement_at(request.placement, sizes_of(request.placement, request.parameters)), Costs()
     if not placement.chain:
         help = "give the placement of a chain with --placement"
-        raise fail(OptimizerCode.NOT_OPTIMIZED, f"{placement.skip}: slots require a chain of stages", help=help)
+        raise fail(OptimizerCode.NOT_OPTIMIZED, f"{placement.skip}: stages must form a chain", help=help)
     instance = _instance(request, placement, own)
     asked = Question(instance)
     if asked.wrong:
@@ -237,7 +237,7 @@ def _too_large(asked: Question) -> str:
     for q, rank in asked.rank.items():
         cap = asked.cap[rank]
         if cap is not None and asked.takes[q] > cap:
-            return f"rank {rank} must hold {shown(Fraction(asked.takes[q], asked.fine))}, as F of stage {q[1]} does"
+            return f"F of stage {q[1]} exceeds the cap of rank {rank}: it holds {shown(Fraction(asked.takes[q], asked.fine))}"
     return ""
 
 
@@ -246,7 +246,7 @@ def _instance(request: Request, placement: Placement, own: Costs) -> Instance:
     if request.workload.cap is not None:
         option = "--overlap" if request.overlap else "--recompute"
         raise fail(
-            Code.USAGE, f"with {option}, a cap is a number of activations", help="give a number, such as --mem-cap 5"
+            Code.USAGE, f"with {option}, a cap must be in activations", help="give a number, such as --mem-cap 5"
         )
     costs = costs_of(request, placement, own)
     costs.require_fit(placement.stages)

@@ -139,7 +139,7 @@ class Instance(Terms):
             for _, stage in self.placement.chunks(rank):
                 need = sizes[stage] * Fraction(self.placement.ranks, self.placement.stages)
                 if not kept[stage] and need > cap:
-                    return f"rank {rank} must be able to hold {shown(need)}, as F of stage {stage} does while it runs"
+                    return f"F of stage {stage} exceeds the cap of rank {rank}: it holds {shown(need)}"
         return ""
 
 
@@ -171,7 +171,7 @@ def sizes_of(asked: Asked, parameters: Mapping[str, Value]) -> dict[str, int]:
         del sizes["v"]
     operations = 3 * stages * sizes["m"]
     if operations > MAX_OPS:
-        raise fail(Code.USAGE, f"{operations:,} operations; at most {MAX_OPS:,} can be optimized")
+        raise fail(Code.USAGE, f"{operations:,} operations are too many; at most {MAX_OPS:,} can be optimized")
     return sizes
 
 
@@ -203,6 +203,6 @@ def _check_listed(ranks: tuple[int, ...], given: Mapping[str, int], p: int) -> N
     beyond = [rank for rank in ranks if not 0 <= rank < p]
     if missing or beyond:
         wrong = f"rank {missing[0]} has no stage" if missing else f"rank {beyond[0]} does not exist"
-        raise fail(Code.USAGE, f"{listed} is not a placement on {p} ranks: {wrong}", help="assign a rank to each stage")
+        raise fail(Code.USAGE, f"{listed} is not a placement on {p} ranks: {wrong}", help="each rank needs a stage")
     if given.get("v", 1) * p != len(ranks) and "v" in given:
         raise fail(Code.USAGE, f"the placement {listed} has {len(ranks)} stages, not p * v = {given['v'] * p}")
