@@ -46,7 +46,7 @@ def _moves(checked: Checked) -> bool:
     programs = checked.items(ast.Rank)
     without = [item for item in programs if not (item.body and _word(item.body[-1]) == "backfill")]
     if without and len(without) < len(programs):
-        message, here = "`backfill` must end all programs or none of them", Label(without[0].span, "no backfill")
+        message, here = "`backfill` must end all programs or none of them", Label(without[0].span, "no `backfill`")
         raise fail(Code.GREEDY, message, here, help="end this program with `backfill` too, or none of them")
     return not without
 

@@ -150,4 +150,4 @@ def test_what_no_bound_covers_is_refused(more: dict[str, Any], why: str) -> None
 def test_a_cap_below_one_forward_is_named() -> None:
     """A stage without a backward holds an activation while its F runs."""
     answer = pipesched.optimize(Source("tuned.ps", SCHEDULE), p=4, mem_cap=["1/2", 1, 2, 2])
-    assert answer.impossible and "F of stage 0 exceeds the cap of rank 0: it holds 1" in answer.reason
+    assert answer.impossible and "F of stage 0 holds 1, over the cap of rank 0" in answer.reason

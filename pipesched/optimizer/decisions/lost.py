@@ -98,7 +98,7 @@ def without(request: Request, ask: Ask, meter: Meter) -> Optimum:
     if request.workload.cap is not None:
         raise fail(
             Code.USAGE,
-            "with --lost, a cap must be in activations, not bytes",
+            "with --lost, a cap must be in activations",
             help="give a number, such as --mem-cap 4",
         )
     request = replace(request, lost=None)

@@ -237,7 +237,7 @@ def _too_large(asked: Question) -> str:
     for q, rank in asked.rank.items():
         cap = asked.cap[rank]
         if cap is not None and asked.takes[q] > cap:
-            return f"F of stage {q[1]} exceeds the cap of rank {rank}: it holds {shown(Fraction(asked.takes[q], asked.fine))}"
+            return f"F of stage {q[1]} holds {shown(Fraction(asked.takes[q], asked.fine))}, over the cap of rank {rank}"
     return ""
 
 

@@ -139,7 +139,7 @@ class Instance(Terms):
             for _, stage in self.placement.chunks(rank):
                 need = sizes[stage] * Fraction(self.placement.ranks, self.placement.stages)
                 if not kept[stage] and need > cap:
-                    return f"F of stage {stage} exceeds the cap of rank {rank}: it holds {shown(need)}"
+                    return f"F of stage {stage} holds {shown(need)}, over the cap of rank {rank}"
         return ""
 
 
