@@ -1,5 +1,5 @@
-"""In Megatron-LM's own orders no order that runs is reported as a hang, swapped messages are found, and a hang that is
-due to a lack of queues names the communication model.
+"""Among Megatron-LM's own orders, none that runs is reported as a hang, swapped messages are found, and a hang that
+occurs only with too few queues is reported with its communication model.
 
 `tests/orders/megatron` was recorded by executing the schedules of megatron-core 0.16.1 on tokens, a recorder in the
 place of torch.distributed: ( … ) is one batch_isend_irecv, @1 the second process group that it makes for two ranks.

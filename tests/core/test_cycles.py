@@ -1,4 +1,4 @@
-"""In random orders and programs a cycle is reported exactly if ranks stop; it is closed, and no other cycle has fewer
+"""In random orders and programs a cycle is reported if and only if ranks stop; it is closed, and no cycle has fewer
 ranks.
 
 The oracles for where ranks stop are slow simulations, and under the laxer models an explorer of all interleavings.

@@ -1,4 +1,4 @@
-"""A kind of operation is a row: once it is added to a copy of the tree, in at most eight places, all code supports it.
+"""A new kind of operation, added in at most eight places to a copy of the source tree, is supported by all commands.
 
 One kind is X, which checks a forward: it waits for the F of its stage, takes a time of its own, makes nothing that
 another operation takes, and holds as much as the F, until the backward. Y and Z copy an activation away and back, as O

@@ -1,4 +1,4 @@
-"""The printed text of a syntax tree parses back to the same tree, and every mistake in any other text is reported."""
+"""A printed syntax tree parses back to the same tree, and every mistake in a text is reported."""
 
 from __future__ import annotations
 

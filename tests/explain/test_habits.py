@@ -1,4 +1,4 @@
-"""The most common habits from other languages are reported with a remedy, and all other mistakes at their position.
+"""Syntax that is common in other languages is reported with a remedy, and any other mistake at its position.
 
 A case replaces one line of a right file.
 """

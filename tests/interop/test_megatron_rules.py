@@ -1,4 +1,4 @@
-"""Megatron's refusals are rows of a table: a setting is an error, at its line, exactly for the releases that refuse it.
+"""A Megatron setting is reported as an error, at its line, for exactly the releases that refuse it.
 
 CASES were each given to Megatron-LM's own parser at the two releases beside them (`tests/trainers/megatron.py`). The
 random fields are given to the Megatron-core that is installed: its TransformerConfig, its groups of ranks, its layers

@@ -1,4 +1,4 @@
-"""A setting of torchtitan is an error exactly if torch's schedule constructors refuse it."""
+"""A torchtitan setting is reported as an error if and only if torch's schedule constructors refuse it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file with a kernel describes, for every number of microbatches, the order in which the kernel is repeated."""
+"""A file with a kernel generates, for every number of microbatches, the order that repeats this kernel."""
 
 from __future__ import annotations
 

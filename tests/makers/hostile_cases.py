@@ -1,4 +1,4 @@
-"""Hostile inputs: files of many shapes with up to 10 MB, and hostile sizes, devices and names.
+"""Hostile inputs: files of many shapes, up to 10 MB long, and hostile sizes, devices and names.
 
 Each is made when it is asked for; `content` None is a command line alone, or an existing file.
 """

@@ -1,4 +1,4 @@
-"""A number is the same in every output: bubbles, percentages, and the decimals next to exact JSON numbers."""
+"""Bubbles, percentages, and the decimals next to exact JSON numbers have the same value in every output."""
 
 from __future__ import annotations
 

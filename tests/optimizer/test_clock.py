@@ -1,5 +1,5 @@
-"""A search is timed in steps: the order of its events and its end do not depend on delays of processes, and the
-computation of bounds is counted.
+"""A search is timed in steps: its end and the order of its events do not depend on delays of processes, and the steps
+that compute bounds count too.
 """
 
 from __future__ import annotations

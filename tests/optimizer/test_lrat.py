@@ -1,4 +1,4 @@
-"""A proof is accepted only if it proves its terms: its clauses are true of every schedule, and each step follows.
+"""A proof is accepted only if its clauses are true of every schedule and each of its steps follows from them.
 
 python -m tests.optimizer.test_lrat --cases 1000    instances against trying all schedules, in any order of microbatches
 python -m tests.optimizer.test_lrat --mutants 10000 damaged proofs, and whole ones under other terms

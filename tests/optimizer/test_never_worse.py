@@ -1,4 +1,4 @@
-"""At any time limit, `optimize` returns a schedule that is no longer than any library schedule within the cap.
+"""At any time limit, `optimize` returns a schedule that is no slower than any library schedule that fits the cap.
 
 python -m tests.optimizer.test_never_worse --cases 300 --limit 2     more instances, each with this limit in seconds
 

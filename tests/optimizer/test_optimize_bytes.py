@@ -1,5 +1,5 @@
-"""With a cap in bytes, the part that remains for activations is computed by hand, and answers are within the cap to
-the byte."""
+"""With a cap in bytes, the bytes left for activations equal a computation by hand, and no answer exceeds the cap by a
+byte."""
 
 from __future__ import annotations
 

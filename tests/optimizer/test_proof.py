@@ -1,4 +1,4 @@
-"""The checker of refutations in these tests accepts only valid refutations."""
+"""The refutation checker that these tests use (`oracles/rup.py`) accepts only valid refutations."""
 
 from __future__ import annotations
 

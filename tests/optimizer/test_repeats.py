@@ -1,4 +1,4 @@
-"""A file for every m repeats the same kernel at each m."""
+"""A file that is written for every m repeats the same kernel at each m."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""An independent simulator of stages that read stages other than the previous one, with names, sets and repeated
-sweeps.
+"""An independent simulator of stages that read stages other than the previous one; it uses only names, sets and
+repeated sweeps.
 
 A step is named by its letter, its stage and its microbatch. What it waits for:
 

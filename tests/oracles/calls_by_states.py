@@ -1,5 +1,5 @@
-"""Explores all interleavings of calls on engines, state by state: whether all calls can finish, and whether calls that
-meet have the same name.
+"""Explores all interleavings of calls on engines, state by state, to find whether all calls can finish and whether
+calls that meet have the same name.
 
 Shares no code with pipesched. A call is a tuple (name, engine, group, way, peer, needs, joined), as in `engines.calls`.
 

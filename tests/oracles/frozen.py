@@ -1,5 +1,5 @@
-"""An independent simulator of programs with frozen stages, recomputation and offloading, with names, sets, fractions
-and repeated sweeps.
+"""An independent simulator of programs with frozen stages, recomputation and offloading; it uses only names, sets,
+fractions and repeated sweeps.
 
 A step is named by its letter, its stage and its microbatch. A stage behind a trained one passes on a gradient;
 operations that the others do not need are struck from the lists by name, and the rest is played:

@@ -1,4 +1,4 @@
-"""An independent simulator of programs whose microbatches differ, with names, fractions and repeated sweeps.
+"""An independent simulator of programs whose microbatches differ; it uses only names, fractions and repeated sweeps.
 
 All that costs is looked up by its key, its stage and its microbatch. A step is named by its letter, its stage and its
 microbatch; slices of one sequence also wait for each other, on all ranks:

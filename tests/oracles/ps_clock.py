@@ -1,4 +1,5 @@
-"""Simulates orders that a rule determines, and the times of an order, slot by slot, in sweeps until nothing changes.
+"""Simulates rules that determine an order, and computes the times of an order in sweeps that repeat until nothing
+changes.
 
     F(s)         waits for F of all that s reads
     I(s), B(s)   wait for I or B of all that read s; of the last stage, for its own F

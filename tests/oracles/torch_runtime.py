@@ -1,4 +1,4 @@
-"""Runs torch 2.13's pipeline runtime on symbols: the values that it would compute if it does not stop.
+"""Runs torch 2.13's pipeline runtime on symbols, to find the values that it computes unless it stops.
 
 Tensors are terms, messages are queues without tags, one per ordered pair of ranks (gloo). A rank goes through its
 list: a send puts a term into a queue, a receive takes the next place of one, a compute waits until that place is

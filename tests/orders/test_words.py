@@ -1,5 +1,5 @@
-"""Words that differ only in their numbers give the same result when they are read together as when they are read one
-by one, for any number of shapes."""
+"""Words that differ only in their numbers give the same result when they are read together as when they are read one by
+one."""
 
 from __future__ import annotations
 

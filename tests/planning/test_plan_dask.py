@@ -1,4 +1,4 @@
-"""A Dask cluster gives the same result for a plan or a sweep; the test is skipped without `distributed`."""
+"""A plan or a sweep gives the same result with a Dask cluster as without; skipped if `distributed` is missing."""
 
 from __future__ import annotations
 

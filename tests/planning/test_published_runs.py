@@ -1,4 +1,4 @@
-"""Predicted times and bytes are compared with published runs, which validate the constants."""
+"""Predicted times and bytes agree with published training runs, which validates the constants of the prediction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`verify` derives a certificate of `prove --json` again, and accepts no other text.
+"""`verify` derives each certificate of `prove --json` again, and refuses one whose text was changed.
 
 `python -m tests.prover.test_certificates --cases 2000` damages certificates of the library's files, by random.
 """

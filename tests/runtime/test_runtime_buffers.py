@@ -1,4 +1,5 @@
-"""The message buffers of a rank, the order of its posts, and its report of a wait."""
+"""A rank holds a bounded number of message buffers, posts messages in the expected order, and measures waits
+correctly."""
 
 from __future__ import annotations
 

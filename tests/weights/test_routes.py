@@ -1,5 +1,5 @@
-"""Versions of weights with families of routes, placement by microbatch, omitted stages, and SYNC of any number of
-copies."""
+"""Weight versions are right with families of routes, placement by microbatch and skipped stages, and SYNC sums any
+number of copies."""
 
 from __future__ import annotations
 
