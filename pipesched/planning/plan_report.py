@@ -85,7 +85,7 @@ def facts(plan: Outcome) -> Iterator[str]:
         f"{head(a)} on {request.gpus:,} {device.name}, {device.node_size} per node; a step of {request.batch:,} "
         f"sequences of {a.length} tokens; at most {gigabytes(problem.cap)} per GPU"
     )
-    none = next((f" (such as {kind})" for kind in plan.refused if kind.endswith("copies of 1 each")), "")
+    none = next((f" (for example: {kind})" for kind in plan.refused if kind.endswith("copies of 1 each")), "")
     refused = f" or are not supported by {launcher(request.trainer).named}" if request.trainer else ""
     yield (
         f"{counts['choices']:,} choices: {counts['none']:,} do not divide{none}{refused}, {counts['over_the_cap']:,} "
