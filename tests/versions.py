@@ -1,4 +1,4 @@
-"""Tries every verb with the lowest and with the newest versions that pyproject.toml allows.
+"""Tries every verb with the lowest and with the newest version of each dependency that pyproject.toml allows.
 
     python -m tests.versions lowest         what pip is to install: the lower bound of each; `newest`: without a bound
     python -m tests.versions try            every verb with what is installed here

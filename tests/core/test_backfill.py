@@ -1,4 +1,5 @@
-"""`backfill` moves the operations of lists to the places that a slow search finds, and keeps the origin of each."""
+"""`backfill` moves the operations of lists to the places that a slow search finds, and keeps the source position of
+each."""
 
 from __future__ import annotations
 

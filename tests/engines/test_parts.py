@@ -1,5 +1,5 @@
-"""Times that follow from parts, and communication that does not overlap with compute, equal those of a slow
-simulation, part by part."""
+"""The times of operations that consist of parts, and their exposed time, equal those in a slow simulation of every
+part."""
 
 from __future__ import annotations
 

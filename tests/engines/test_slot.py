@@ -1,4 +1,4 @@
-"""In the picture of a slot each part runs once, one at a time on each engine, and the drawn path has no gap."""
+"""In the picture of a slot each part runs once, no engine runs two parts at a time, and the drawn path has no gap."""
 
 from __future__ import annotations
 

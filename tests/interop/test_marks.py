@@ -1,4 +1,4 @@
-"""A trainer is recognized by an option that only it has; an option that two trainers have identifies neither of them.
+"""A trainer is recognized by an option that only it has; an option that two trainers share identifies neither of them.
 
 The options of each project are typed from its parser: Megatron-LM v2.5 to core_v0.19.0, Megatron-DeepSpeed (4efb479,
 and BLOOM's 8387ae1), MindSpeed-LLM (c77308a).

@@ -1,5 +1,5 @@
 """A trainer is recognized by its own options; an error is reported only if it occurs in every release and for every
-unknown value."""
+possible value of the unknown settings."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Random programs with sliced sequences, like `ps_programs`, in which a slice runs only after the slices that it waits
-for.
+"""Random programs with sliced sequences, like those of `ps_programs`, in which a slice runs only after the slices that
+it waits for.
 
 Forwards go along a sequence and backwards against it, so the next operation is found here by looking, not by counting:
 the last slice of the first sequence that has a backward left. So it is for R and L, of the sequences whose F or O has

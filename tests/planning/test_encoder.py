@@ -1,4 +1,4 @@
-"""Models with an encoder and a decoder: torch's own count of FLOPs, sums over stages, and the messages of each stage.
+"""For models with an encoder and a decoder, FLOPs equal torch's own count, and stages and their messages add up.
 
 A layer of the encoder is one of a decoder-only model with the encoder's tokens. A layer of the decoder is counted by
 torch on a real module.

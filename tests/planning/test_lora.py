@@ -1,5 +1,5 @@
-"""LoRA models have the published numbers of trained parameters, torch's own count of FLOPs, and the right states for
-frozen parameters."""
+"""For LoRA models, trained parameters equal published numbers, FLOPs equal torch's own count, and frozen parameters
+have the right states."""
 
 from __future__ import annotations
 

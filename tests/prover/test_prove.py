@@ -1,5 +1,5 @@
 """`pipesched prove` proves the theorems of the library, refutes false claims at their smallest size, and reports
-open questions."""
+properties that remain open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A rank that evaluates with the modules that it trains, and keeps their modes and gradients."""
+"""A rank that evaluates with the modules that it trains, and leaves their modes and gradients unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Computes the time that a step would take with free messages, from the measured times of its instructions.
+"""Computes the time that a step would take if messages took no time, from the measured times of its instructions.
 
 An instruction of a busy machine takes longer than it should, on every rank and in every run otherwise. The rest of a
 step's time is added by the runtime: late messages, and waits that the order does not need.

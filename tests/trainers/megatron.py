@@ -1,5 +1,5 @@
-"""Compares Megatron-LM's own parser with `pipesched check`, on its configurations and on edits of their pipeline
-options.
+"""Compares Megatron-LM's own parser with `pipesched check`, on Megatron-LM's configurations and on edits of their
+pipeline options.
 
     python -m tests.trainers.megatron CHECKOUT [--edits 300] [--seed 1]    CHECKOUT: of Megatron-LM at a release
 
