@@ -211,7 +211,7 @@ def _copied(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnost
 
 
 def _lacks(schedule: Schedule, dependencies: Dependencies, op: Op) -> Bools:
-    """Return a mask by (stage, microbatch): the results of this kind are missing, but not those of a whole B."""
+    """Return a mask by (stage, microbatch): True where this kind is missing, and so is a B that could replace it."""
     wants, m = schedule.placement.wants, schedule.microbatches
 
     def missing(op: Op) -> Bools:
@@ -222,7 +222,7 @@ def _lacks(schedule: Schedule, dependencies: Dependencies, op: Op) -> Bools:
 
 
 def _listed(microbatches: list[int]) -> str:
-    """Return ``microbatch 7``, ``microbatches 1, 3, 4``, ``12 microbatches: 1, 3, 4, …``."""
+    """Return text such as ``microbatch 7``, ``microbatches 1, 3, 4`` or ``12 microbatches: 1, 3, 4, …``."""
     if len(microbatches) == 1:
         return f"microbatch {microbatches[0]}"
     shown = ", ".join(map(str, microbatches[:LISTED]))

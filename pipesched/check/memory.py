@@ -45,7 +45,7 @@ def furthest(peaks: Sequence[Fraction | int], caps: Sequence[Fraction]) -> Itera
 
 def places(schedule: Schedule, first: int, top: int, held: str, most: str) -> tuple[Label, ...]:
     """Return labels where a rank first exceeds its cap and where it reaches its peak, with the live activations."""
-    said = f"{schedule[first]} is the first to exceed the cap, {held}"
+    said = f"{schedule[first]} is the first to exceed the cap: {held}"
     if first == top:
         return (label(schedule, first, f"{said}, which is the peak"),)
     return label(schedule, first, said), label(schedule, top, f"the peak: {most}")

@@ -1,7 +1,7 @@
 """All checks, one row each: the property, the codes for violations, the function, and the facts that the check needs.
 
-A new check needs a file, a row and a code in this module, and a page for the code. No check prevents another from
-running.
+A new check needs a file, a row and a code in this module, and a page for the code. Findings do not stop other checks,
+except those that need a sound order.
 """
 
 from __future__ import annotations

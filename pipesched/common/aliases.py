@@ -55,13 +55,13 @@ ROWS = tuple(
 _MOVED = "the repeated block, before the authors move operations at both ends"
 _SAID = {  # remarks on names that are also used for different orders
     "zb1p": (
-        "its order at equal costs; at other costs the authors search for an order: `pipesched optimize --mem-cap P`"
+        "the ZB-1P order at equal costs; at other costs the authors search for one: `pipesched optimize --mem-cap P`"
     ),
     "zb2p": (
-        "its order at equal costs; at other costs the authors search for an order: `pipesched optimize --mem-cap 2P`"
+        "the ZB-2P order at equal costs; at other costs the authors search for one: `pipesched optimize --mem-cap 2P`"
     ),
     **dict.fromkeys(("chimera2", "chimeratwopairs"), "with n = 2, its default"),
-    "zbvformatted": "its order, for at least 2p microbatches",
+    "zbvformatted": "the order of ZBV-formatted, for at least 2p microbatches",
     "offloadgroupedinterleaved": "with groups of p microbatches",
     **dict.fromkeys(("zbvhalf", "zbvmin", "zbvgreedyhalf", "zbvgreedymin"), _MOVED),
 }

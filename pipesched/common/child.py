@@ -32,6 +32,6 @@ def command(module: str) -> list[str]:
 
 
 def environment(**wanted: str) -> dict[str, str]:
-    """Return the environment of the process: the user's variables, and `wanted` for variables that are not set."""
+    """Return the environment of the process: the user's variables, plus the `wanted` ones that the user has not set."""
     path = os.pathsep.join(filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))
     return {**wanted, **os.environ, "PYTHONSAFEPATH": "1", "PYTHONPATH": path}

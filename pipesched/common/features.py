@@ -118,8 +118,8 @@ class Consumer:
     """A reader of schedules that supports some features and refuses the rest.
 
     title, verb: in "`title` cannot `verb` 1f1b: it has frozen stages: 0". code: the code of the refusal. kinds: the
-    supported kinds of operations. knows: the supported features. because: by feature, the reason why the consumer does
-    not support it. helps: by feature, the remedy where it differs from `help`.
+    supported kinds of operations. knows: the supported features. because: for some features, why the consumer does not
+    support them. helps: for some features, the remedy to show instead of `help`.
     """
 
     title: str

@@ -32,7 +32,7 @@ _ONE, _NONE = one(1), one(0)
 
 
 class Number(Record):
-    """A number for each lane: the quotient of two integers, the second of them positive."""
+    """A number for each lane: the quotient of two integers, of which the second is positive."""
 
     above: Values
     below: Values = _ONE
@@ -124,7 +124,7 @@ class Facts(Record):
         return np.repeat(np.arange(len(self.makespans)), np.diff(self.ranks))
 
     def by_rank(self, name: str) -> tuple[Ints, Number] | None:
-        """Return a fact for each rank as integers, and for each schedule the fraction by which they are multiplied."""
+        """Return a fact by rank: an integer for each rank, and for each schedule the factor of these integers."""
         match name:
             case "peak":
                 return self.peaks, self.units
@@ -210,7 +210,7 @@ class Cases(Record):
 
 
 class Lanes(Record):
-    """The cases in which a claim is evaluated. at: their ranks among the ranks of all schedules, None for all ranks."""
+    """The cases in which a claim is evaluated. at: the indices of their ranks, None for all ranks."""
 
     of: Cases
     variables: tuple[str, ...]
@@ -310,7 +310,7 @@ class Lanes(Record):
 
 
 def judge(made: Sequence[Examination], facts: Facts) -> None:
-    """Store the verdicts on the claims of the common file in each examination, unless it must be judged separately."""
+    """Store the verdicts on the claims of the common file in each examination, unless this takes separate runs."""
     units = [unit for one in made if (unit := one.loaded.unit) is not None]
     cases, claims = Cases([x.names for x in units], [x.analysis.costs for x in made], facts), units[0].checked.claims
     if not claims or not cases.may_have(claims, [len(x.schedule) for x in units]):

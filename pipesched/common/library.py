@@ -44,7 +44,7 @@ def sized(
     placed: Callable[[Placement], bool] = lambda _: True,
     max_ops: int = MAX_OPS,
 ) -> Schedule | None:
-    """Return the schedule of a .ps file, which takes its parameters from the given sizes, or None if it refuses them.
+    """Return the schedule of a .ps file, with parameters from the given sizes, or None if the file refuses them.
 
     placed: returns True for an acceptable placement; orders with other placements are not expanded.
     """

@@ -62,7 +62,7 @@ def reports(asked: Iterable[Asked]) -> Iterator[Report]:
 
 
 def _few(asked: Iterable[Asked]) -> Iterator[list[tuple[Report | Examination, Source | Report, Options]]]:
-    """Yield lists of (examination, source, options), with a report instead of the examination if it is impossible."""
+    """Yield lists of (examination, source, options), with a report if no examination is possible."""
     few, operations, begin = list[tuple[Report | Examination, Source | Report, Options]](), 0, monotonic()
     for source, options in asked:
         few.append((found := examined(source, options), source, options))
@@ -74,7 +74,7 @@ def _few(asked: Iterable[Asked]) -> Iterator[list[tuple[Report | Examination, So
 
 
 def settle(made: Iterable[Examination]) -> None:
-    """Derive the facts that reports need, for all similar schedules at once; others derive them on demand."""
+    """Derive the facts that reports need, for all similar schedules at once; other schedules derive them on demand."""
     alike = dict[tuple[object, ...], list[Examination]]()
     for one in made:
         if _small(one):
@@ -136,8 +136,7 @@ def _apart(alike: list[Examination]) -> Iterator[list[Examination]]:
 
 
 class Beside(Placement):
-    """Stages of several schedules that do not read each other. first: each one's first stage, then the number of
-    stages.
+    """Stages of several joined schedules. first: the first stage of each schedule, then the number of stages.
     """
 
     first: Ints = field(kw_only=True)
@@ -151,7 +150,7 @@ class Beside(Placement):
 
 
 class Together(Record):
-    """Joined schedules. ops, ranks, stages: the first one of each schedule, then their total number."""
+    """Joined schedules. ops, ranks, stages: the index of the first one in each schedule, then the total number."""
 
     made: Sequence[Examination]
     parts: Sequence[Analysis]

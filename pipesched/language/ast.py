@@ -48,7 +48,7 @@ class Boolean(Node):
 
 
 class Name(Node):
-    """A name, at its use or at its definition."""
+    """A name, where it is used or defined."""
 
     id: str
 
@@ -163,7 +163,7 @@ class Line(Node):
 
 
 class Greedy(Node):
-    """A ``greedy { B  F when held < cap }``: the first of these lines that can run; or ``backfill``, without lines."""
+    """A ``greedy { B  F when held < cap }``: the first line that can run runs next; or ``backfill``, without lines."""
 
     lines: tuple[Line, ...]
     word: str = "greedy"
@@ -243,7 +243,7 @@ class Rank(Node):
 class Cost(Node):
     """``F = 10``, ``F = [10, 12]`` or ``F[s, i] = 2 * length[i]`` in a `Costs`.
 
-    values: an expression, or a tuple with one expression per stage. of: the names of the stage and the microbatch.
+    values: an expression, or a tuple with one per stage. of: the names of the stage and microbatch variables.
     """
 
     name: str
@@ -267,7 +267,7 @@ class Part(Node):
 
 
 class Parts(Node):
-    """``parts F[s] = 4 of (attn 4.4, dispatch 6.7 on comm)``; of: the name of the stage, if any."""
+    """``parts F[s] = 4 of (attn 4.4, dispatch 6.7 on comm)``; of: the name of the stage variable, if any."""
 
     letter: str
     of: tuple[Name, ...]

@@ -57,7 +57,7 @@ class Claim(Record):
 
 
 class Verdict(Record):
-    """The verdict on a claim. holds: None if not applicable. detail: the reason. error: why it has no value."""
+    """The verdict on a claim. holds: None if it is not applicable. detail: why not. error: why it has no value."""
 
     claim: Claim
     holds: bool | None

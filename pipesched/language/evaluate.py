@@ -44,7 +44,7 @@ NOT_GIVEN = Costs()  # one for all, which keeps its ticks
 
 @dataclass(frozen=True)
 class Unit(Extended):
-    """A file at one size: its schedule, the costs it gives, its claims, and the values of its statements."""
+    """A file at one size: its schedule, the costs in the file, its claims, and the values of its statements."""
 
     schedule: Schedule
     costs: Costs
@@ -61,7 +61,7 @@ class Unit(Extended):
     def remarks(self) -> tuple[str, ...]:
         """Remarks on an order that a rule generates: the costs that determined it."""
         given = str(self.costs) if self.costs.given else "1 for each result"
-        return (f"order by `{rule}` at the costs of the file: {given}",) if (rule := self.checked.rule) else ()
+        return (f"ordered by `{rule}` with the costs in the file: {given}",) if (rule := self.checked.rule) else ()
 
 
 def at_size(
@@ -110,7 +110,7 @@ def at_size(
 
 
 def _wanted(checked: Checked, placement: Placement, op: Column, sites: Ints, keys: Ints) -> tuple[Column, Ints]:
-    """Return the kinds, adapted to frozen stages, and the operations to keep: needed, or with a named microbatch."""
+    """Return the kinds, adapted to frozen stages, and the indices of operations needed or with a named microbatch."""
     compute = computes(op)
     wanted = np.where(compute, placement.wanted[op * compute, keys // placement.microbatches], -1)
     named = np.array([site.named for site in checked.sites], dtype=np.bool_)[sites]
@@ -207,7 +207,7 @@ def _requires(node: ast.Require, names: Names, checked: Checked) -> Diagnostic:
 
 
 def _rule(checked: Checked, names: Names) -> str:
-    """Return the rule of `versions`, as ``stash`` or ``delay 1``; "" without one."""
+    """Return the rule of `versions`, such as ``stash`` or ``delay 1``; "" without one."""
     for node in checked.items(ast.Versions):
         if node.delay is None:
             return node.rule
@@ -222,13 +222,13 @@ def _slices(checked: Checked, names: Names, placement: Placement) -> int:
     """Return the number of slices per sequence: 1 without `slices`."""
     for node in checked.items(ast.Slices):
         count = names.number(node.count)
-        label = Label(node.span, f"slices of a sequence: {count}")
+        label = Label(node.span, f"{count} slices per sequence")
         if count < 1:
             raise fail(Code.SLICES, f"a sequence has {count} slices", label, help="a sequence needs at least one slice")
         if placement.microbatches % count:
             message = f"{placement.microbatches} microbatches do not make a whole number of sequences of {count} slices"
             raise fail(
-                Code.SLICES, message, label, help="m counts slices: choose a multiple of the slices per sequence"
+                Code.SLICES, message, label, help="m counts slices: choose a multiple of those in one sequence"
             )
         cuts = np.flatnonzero(np.diff(placement.route_of)) + 1
         if len(cuts[cuts % count != 0]):

@@ -1,6 +1,6 @@
 """Executes translated code with a budget and exact arithmetic, and converts its exceptions to findings.
 
-Every expression is charged before it runs (`translate` determines its cost); one budget serves a file at a size,
+Every expression is charged before it runs (`translate` determines its cost); one budget covers a file at one size,
 including its claims. `Halt` is raised by functions that a program calls (a chunk that does not exist, an exhausted
 budget); `report` turns it, and Python's own ZeroDivisionError, into a diagnostic with the place and the bindings, read
 from the frames.
@@ -75,7 +75,7 @@ class Budget:
         """Charge the budget for the next step."""
         self.left -= cost
         if self.left < 0:
-            raise self._spent("the budget ends here")
+            raise self._spent("the limit is reached here")
 
     def steps(self, low: int, high: int, weight: int) -> range:
         """Charge the budget for a loop and return its range."""
@@ -164,7 +164,7 @@ def report(
 
 
 def locate(error: BaseException, source: Source, loops: Sequence[Loop] = ()) -> tuple[Span | None, str]:
-    """Return the span in the .ps file of the innermost translated code, with the bindings of loops and one call."""
+    """Return the span in the .ps file of the innermost translated code, and the bindings of its loops and last call."""
     span, around, called = None, list[str](), list[str]()
     trace: TracebackType | None = error.__traceback__
     while trace is not None:

@@ -89,7 +89,7 @@ def arithmetic(by: Callable[[Any, Any], Any], a: Values, b: Values) -> Values:
 
 
 def division(by: Callable[[Any, Any], Any], a: Values, b: Values) -> Values:
-    """Return a quotient or a remainder, rounded down."""
+    """Return the floor quotient, or the remainder of floor division."""
     if b.least <= 0 <= b.most and not np.all(b.of):
         raise Unsuited
     dividend, divisor = alike(a, b)
@@ -103,7 +103,7 @@ def division(by: Callable[[Any, Any], Any], a: Values, b: Values) -> Values:
 
 
 def chosen(by: Callable[[int, int], int], one_by_one: Callable[[Any, Any], Any], parts: Sequence[Values]) -> Values:
-    """Return the smallest or the largest of several values."""
+    """Return the smallest or the largest of several values in each lane."""
     made = parts[0]
     for part in parts[1:]:
         of = (one_by_one if made.varies or part.varies else by)(*alike(made, part))
@@ -209,9 +209,9 @@ class Written(Record):
 class Expansion:
     """Executes the statements of a program over lanes.
 
-    sites: by its end offset in the text, the number of each operation. weights: the cost of an iteration of each loop,
-    by the id of its node. spent: the total cost so far. second: the sites of the second parts of pairs; drains: the
-    sites of `drain W`.
+    sites: the number of each operation, by its end offset in the text. weights: the cost of an iteration of each loop,
+    by the id of its node. spent: the total cost so far. second: the sites of the second parts of overlap pairs; drains:
+    the sites of `drain W`.
     """
 
     def __init__(self, sites: Mapping[int, int], weights: Mapping[int, int]) -> None:

@@ -1,6 +1,6 @@
 """The operations of a rank's program: each takes its next microbatch and is recorded.
 
-    F[c], I[c], B[c]   the smallest microbatch of chunk c for which that kind has not run here; I and B are one kind
+    F[c], I[c], B[c]   the smallest microbatch of chunk c for which that kind has not run here; I and B count as one
     W[c]               the oldest I of chunk c whose W is missing;  W: of any chunk;  drain W: all of them
     R[c], O[c]         the oldest F of chunk c without an R or O
     L[c]               the oldest O of chunk c whose L is missing
@@ -34,7 +34,7 @@ Entry: TypeAlias = tuple[int, int]  # chunk and microbatch
 class Turn:
     """The next microbatch of a chunk, for one kind: the smallest at or after `low` that has not run.
 
-    slices: the number of slices per sequence; the last one runs first. named: turns after `next` that have already run.
+    slices: the number of slices per sequence; the last one runs first. named: microbatches after `next` that have run.
     """
 
     low: int
@@ -99,7 +99,7 @@ class Pending:
             self.of[entry[0]].pop(entry, None)
 
     def oldest(self, chunk: int | None) -> Entry | None:
-        """Return the chunk and the microbatch of the oldest pending I, or of the last pending slice of its sequence."""
+        """Return the chunk and the microbatch of the oldest pending I; with slices, of the last one of its sequence."""
         for entry in self.of[chunk]:
             if self.slices == 1:
                 return entry
@@ -141,10 +141,10 @@ def _chunks(placement: Placement, rank: int) -> tuple[dict[Entry, int], list[tup
 class Emitter:
     """The operations of one rank. limit: the largest number of operations. letters: the kinds in the file.
 
-    chunks: (first microbatch, end, stage) of every chunk; others: microbatches in its range that it does not run.
-    sites, keys: the sites and keys of the written operations; second: positions of the second parts of overlap pairs.
-    rules: the lines of a `greedy`; holds: the memory that each chunk holds when a rule is evaluated, in multiples of
-    `part`, a fraction of the unit of peaks.
+    chunks: (first microbatch, end, stage) of every chunk; others: for each chunk, the microbatches in its range that it
+    does not run. sites, keys: the sites and keys of the written operations; second: positions of the second parts of
+    overlap pairs. rules: the lines of a `greedy`; holds: the memory that each chunk holds when a rule is evaluated, in
+    multiples of `part`, a fraction of the unit of peaks.
     """
 
     def __init__(self, rank: int, placement: Placement, limit: int, letters: Collection[str]) -> None:
@@ -262,7 +262,7 @@ class Emitter:
         self.rules.append(Rule(site, Op[letter], chunk, when))
 
     def _require(self, op: Op, chunk: int | None, said: str = "", *, every: bool = False) -> None:
-        """Refuse an unknown chunk, and a missing chunk if the rank has several, unless `every` allows it."""
+        """Refuse an unknown chunk and, unless `every` is set, an operation without a chunk if the rank has several."""
         count = len(self.chunks)
         known = 0 <= chunk < count if chunk is not None else every or count == 1
         if not known:
@@ -275,7 +275,7 @@ class Emitter:
             return Halt(Code.AMBIGUOUS_CHUNK, message, "names no chunk", f"write {op}[0] … {op}[{count - 1}]")
         chunk = chunk or 0
         held = "no chunk" if not count else "only chunk 0" if count == 1 else f"chunks {interval(0, count)}"
-        bare = f"a rank with one stage needs no number: write `{op}`, or `{op}({chunk})` for microbatch {chunk}"
+        bare = f"a rank with one stage needs no chunk number: write `{op}`, or `{op}({chunk})` for microbatch {chunk}"
         help = bare if count == 1 else f"use {op}[0] to {op}[{count - 1}]" if count else "give it a stage"
         message = f"{said or f'{op}[{chunk}]'}: rank {self.rank} holds {held}"
         return Halt(Code.CHUNK, message, "the rank does not have this chunk", f"chunks count from 0; {help}")

@@ -121,7 +121,7 @@ def _frozen(checked: Checked, names: Names, stages: int) -> tuple[int, ...]:
         if low < high and not 0 <= low < high <= stages:
             what = f"stage {low} is" if high - low == 1 else f"stages {interval(low, high)} are"
             help = "each frozen stage needs a `stage` line"
-            message = f"{what} frozen; stages are {interval(0, stages)}"
+            message = f"{what} declared frozen, but the stages are {interval(0, stages)}"
             raise _wrong(message, node.span, "some of these stages do not exist", help)
         holds = names.function(node.condition) if node.condition else None
         found.update(stage for stage in range(low, high) if holds is None or holds(stage))
@@ -208,7 +208,7 @@ def _require_families(routes: list[Route]) -> None:
         own, first = counts[name], counts[route.name]
         if route.member and (odd := sorted(r for r in own | first if r is not None and own[r] != first[r])):
             message = f"rank {odd[0]} has {own[odd[0]]} stages of route {name}, and {first[odd[0]]} of {route.name}"
-            help = "give each rank as many stages of each member, or place stages with `for microbatch i in`"
+            help = "give each rank the same number of stages of each member, or place stages with `for microbatch i in`"
             raise _wrong(message, route.span, "F[k] would not belong to member k there", help, Code.ROUTES)
 
 
@@ -240,7 +240,7 @@ def _merged(
 
 
 def _reads(routes: list[Route], stages: int, microbatches: int, max_ops: int) -> dict[int, tuple[int, ...]]:
-    """Map stages that do not read exactly the previous stage to those that they read; all routes must agree."""
+    """Map stages that do not read exactly the previous stage to the stages that they read; all routes must agree."""
     if not any(placed.reads for route in routes for placed in route.stages.values()):
         return {}
     found: dict[int, tuple[int, ...]] = {}

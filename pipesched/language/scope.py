@@ -24,11 +24,11 @@ _NO_RECURSION = "recursion is not allowed, because every file must terminate; us
 
 
 class Binding(Value):
-    """A known name: its kind (of the result, for a function), its number of arguments, and the cost of a call.
+    """A known name: its kind (for a function, the kind of its result), its number of arguments, and the cost of a call.
 
     arity: None for a value; for a function the smallest and largest number of arguments (None: any number).
     bare: a function that may also be named without arguments (``peak``). now: whether its value depends on the
-    operations that have run on the rank (``pending``); a file may redefine it.
+    operations that have run on the rank (``pending``); a file may redefine such a name.
     """
 
     kind: Kind = "number"

@@ -60,7 +60,7 @@ def known_release(rule: str) -> bool:
 class Words:
     """The terminals of the grammar. kinds: the kind of each token with a fixed text, by that text.
 
-    patterns: kind and regular expression, in the order in which they are tried, including words that are not names.
+    patterns: pairs of a kind and a regular expression, in the order in which they are tried.
     """
 
     def __init__(self, patterns: Sequence[tuple[str, str]], kinds: Mapping[str, str], ignored: Container[str]) -> None:

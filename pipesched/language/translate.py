@@ -77,7 +77,7 @@ def placed(span: Span, made: Made) -> Made:
 
 
 def keep(node: ast.Node, code: python.expr | python.Module, scope: Scope) -> None:
-    """Compile the code of a part of the file, unless the file has errors, since it is then never run."""
+    """Compile the code of a part of the file, unless the file has errors and is therefore never run."""
     if not scope.diagnostics:
         tree = python.Expression(placed(node.span, code)) if isinstance(code, python.expr) else code
         scope.code[id(node)] = compile(tree, FILENAME, "exec" if tree is code else "eval")

@@ -32,7 +32,7 @@ Expanded: TypeAlias = tuple[Column, Column, Column, Bools, Ints]
 
 
 class Columns(Record):
-    """The operations of consecutive ranks. lengths: their number on each rank. chunk, microbatch: NONE if not named."""
+    """The operations of consecutive ranks. lengths: the number on each rank. chunk, microbatch: NONE if not named."""
 
     lengths: Ints
     site: Column

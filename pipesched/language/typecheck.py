@@ -31,8 +31,8 @@ AnyItem = TypeVar("AnyItem", bound=ast.Item)
 class Checked(Record):
     """A compiled file. code: the compiled parts, by the id of their node; parts that depend on a stage are functions.
 
-    sites, loops: the sites and loops of all programs, in the order of the text. weights: by the id of its node, the
-    cost of one iteration of each loop, and of each program without its loops.
+    sites, loops: the sites and loops of all programs, in the order of the text. weights: the cost of one iteration of
+    each loop, and of each program without its loops, by the id of the node.
     """
 
     file: ast.File

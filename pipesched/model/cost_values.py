@@ -41,7 +41,7 @@ def parse(text: str, what: str) -> Cost:
 
 
 def read(value: object, what: str) -> Cost:
-    """Read a cost in a file: a number, a list by stage, or for each stage a list by microbatch.
+    """Read a cost from a file: a number, a list by stage, or for each stage a list by microbatch.
 
     Raises:
         PipeschedError: PS222: the value is anything else.
@@ -112,7 +112,7 @@ def each(function: Callable[[Fraction, Fraction], Fraction], a: Cost, b: Cost) -
 
 
 def table(key: str, cost: Cost, stages: int, microbatches: int | None) -> Grid:
-    """Return the cost by stage, and by microbatch if it differs.
+    """Return the cost by stage, and by microbatch if it differs between microbatches.
 
     Raises:
         PipeschedError: PS222: the cost does not match these sizes.

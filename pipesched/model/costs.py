@@ -92,7 +92,7 @@ class Ticks(Record):
 
 
 class Rule(Record):
-    """The default of the cost `key` if all costs in `given` are given. text: its formula. cost: computes it."""
+    """The default of the cost `key` if all costs in `given` are given. text: the formula. cost: its function."""
 
     key: str
     given: str
@@ -242,11 +242,11 @@ class Costs:
 
     @cached_property
     def said(self) -> dict[frozenset[str], Said]:
-        """Cache by the kinds on which times depend: costs as JSON, derived costs, remarks, assumptions, doubts."""
+        """Cache, by the kinds that run: the costs as JSON, derived costs, remarks, assumptions and doubts."""
         return {}
 
     def differing(self, key: str) -> str:
-        """Return ``microbatch to microbatch`` or ``stage to stage``, as text on how a cost differs."""
+        """Return how a cost differs, as text: ``microbatch to microbatch`` or ``stage to stage``."""
         value = self._whole(key)
         by_microbatch = isinstance(value, Grid) and not value.even
         return "microbatch to microbatch" if by_microbatch else "stage to stage"
@@ -272,7 +272,7 @@ class Costs:
         return Costs({**base.given, **own}, self.note or base.note, unit)
 
     def scaled(self, factor: Fraction) -> Costs:
-        """Return the costs with the times of operations scaled by a factor, also derived ones: the rules are linear."""
+        """Return the costs with all operation times scaled, derived times too, since the rules are linear."""
         computes = self.given if self.given.keys() & BASE else {**_ALONE, **self.given}
         times = {key: each(mul, computes[key], factor) for key in computes if key in (*UNIT, *PAIRS)}
         return Costs({**self.given, **times}, unit=self.unit)

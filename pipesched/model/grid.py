@@ -89,7 +89,7 @@ class Grid(Record):
         return Fraction(int(self.whole[row, column]), self.scale)
 
     def each(self, function: Callable[[Any, Any], Any], other: Grid) -> Grid:
-        """Apply `operator.add`, `sub` or `mul` entry by entry; a single row or column applies to all.
+        """Apply `operator.add`, `sub` or `mul` entry by entry; a single row or column is repeated.
 
         Raises:
             PipeschedError: PS222: the result exceeds 62 bits.

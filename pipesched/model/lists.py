@@ -129,7 +129,7 @@ class RankLists:
     def to_networkx(self, costs: Costs | None = None) -> MultiDiGraph:
         """Return the graph of dependencies, messages and order as a `networkx.MultiDiGraph`: one node per operation.
 
-        costs: the costs that determine the start and end of each node; 1 each by default.
+        costs: the costs that determine the start and end of each node; by default 1, but 2 for a B.
         """
         return cast("MultiDiGraph", make("graph", self.computes, costs))
 

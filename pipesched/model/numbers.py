@@ -107,7 +107,7 @@ def require_counts(sizes: Iterable[tuple[str, Value]]) -> None:
         if isinstance(value, tuple):
             raise fail(Code.USAGE, f"{name} is one number, but {len(value)} were given", help="give one size at a time")
         if value < 1:
-            raise fail(Code.USAGE, f"{name} is {value}; there must be at least one", help=f"give --{name} 1 or more")
+            raise fail(Code.USAGE, f"{name} is {value}; there must be at least one", help=f"set --{name} to at least 1")
 
 
 def shown(value: Fraction | int) -> str:

@@ -1,4 +1,4 @@
-"""Versions of torch's pipeline runtime: the actions that each accepts, needs and adds. A new version is a new row.
+"""Versions of torch's pipeline runtime: the actions that each version accepts and requires. A new version is a new row.
 
     accepts             the actions that its loader accepts
     needs_waits         every send and every reduction needs a wait that names it: WAIT_SEND_F, WAIT_REDUCE_GRAD, …

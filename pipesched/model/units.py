@@ -19,7 +19,7 @@ _SECONDS: Ladder = (("s", Fraction(1)), ("ms", Fraction(1, 1000)), ("us", Fracti
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A unit of time. name: ``ms``; empty if times have no unit. words: its plural. seconds: seconds per unit, or 0."""
+    """A unit of time. name: ``ms``; empty if times have no unit. words: the plural. seconds: seconds per unit, or 0."""
 
     name: str = ""
     words: str = ""

@@ -73,7 +73,7 @@ def test_lists_that_wait_for_each_other_are_reported_as_written() -> None:
 def test_costs_of_the_command_line_change_no_order(cost: str) -> None:
     """The clock has the costs of the file; the report says so."""
     report = pipesched.verify("v1f1b", p=4, m=8, costs=cost)
-    assert report.ok and "order by `backfill` at the costs of the file: 1 for each result" in str(report)
+    assert report.ok and "ordered by `backfill` with the costs in the file: 1 for each result" in str(report)
     ranks = [json.loads(pipesched.emit("v1f1b", p=4, m=8, costs=costs))["ranks"] for costs in (None, cost)]
     first, second = ([[x for x in row if x["op"] in "FB"] for row in rows] for rows in ranks)
     assert first == second

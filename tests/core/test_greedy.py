@@ -155,7 +155,7 @@ def test_costs_of_the_command_line_change_no_order() -> None:
     assert plain.time.makespan != asked.time.makespan == same.time.makespan
     assert order(WAVE, p=3, b=2) != order(WAVE, p=3, b=0)
     for report in (plain, asked):
-        assert "order by `greedy` at the costs of the file: B=2" in str(report)
+        assert "ordered by `greedy` with the costs in the file: B=2" in str(report)
 
 
 def test_a_list_before_a_rule_and_ranks_without_one_share_the_clock() -> None:
