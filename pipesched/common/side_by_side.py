@@ -136,8 +136,7 @@ def _apart(alike: list[Examination]) -> Iterator[list[Examination]]:
 
 
 class Beside(Placement):
-    """Stages of several joined schedules. first: the first stage of each schedule, then the number of stages.
-    """
+    """Stages of several joined schedules. first: the first stage of each schedule, then the number of stages."""
 
     first: Ints = field(kw_only=True)
 

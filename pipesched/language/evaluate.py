@@ -227,9 +227,7 @@ def _slices(checked: Checked, names: Names, placement: Placement) -> int:
             raise fail(Code.SLICES, f"a sequence has {count} slices", label, help="a sequence needs at least one slice")
         if placement.microbatches % count:
             message = f"{placement.microbatches} microbatches do not make a whole number of sequences of {count} slices"
-            raise fail(
-                Code.SLICES, message, label, help="m counts slices: choose a multiple of those in one sequence"
-            )
+            raise fail(Code.SLICES, message, label, help="m counts slices: choose a multiple of those in one sequence")
         cuts = np.flatnonzero(np.diff(placement.route_of)) + 1
         if len(cuts[cuts % count != 0]):
             at = int(cuts[cuts % count != 0][0])
