@@ -239,8 +239,8 @@ HEAD = "schedule f(p = 2, m = 2)\nstage s in 0 .. 2 * p on rank s % p\n"
 ALL = "rank r { repeat m { F[0] }  repeat m { F[1] }  repeat m { B[1] }  repeat m { B[0] } }\n"
 WRONG = (  # lines after the placement, the programs, the code, the line of the finding, a part of its message
     ("frozen 4", ALL, "PS215", 3, "stage 4 is declared frozen, but the stages are 0 to 3"),
-    ("frozen 0 - 1", ALL, "PS215", 3, "stage -1 is frozen"),
-    ("frozen s in 3 .. 5", ALL, "PS215", 3, "stages 3 to 4 are frozen"),
+    ("frozen 0 - 1", ALL, "PS215", 3, "stage -1 is declared frozen"),
+    ("frozen s in 3 .. 5", ALL, "PS215", 3, "stages 3 to 4 are declared frozen"),
     ("frozen s in 0 .. 1000000000000", ALL, "PS215", 3, "stages are 0 to 3"),
     ("frozen x", ALL, "PS201", 3, "unknown name `x`"),
     ("frozen p in 0 .. 1", ALL, "PS202", 3, "`p` is already defined"),
