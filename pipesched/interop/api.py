@@ -61,5 +61,5 @@ def _read(path: object) -> Source:
         PipeschedError: PS809 if the file cannot be read; PS225 if `path` is not a path.
     """
     if not isinstance(path, str | PathLike):
-        raise fail(Code.USAGE, f"a value of type {type(path).__name__} is not a file", help="give its path")
+        raise fail(Code.USAGE, f"a value of type {type(path).__name__} does not name a file", help="give its path")
     return read_path(fsdecode(path))

@@ -186,8 +186,8 @@ def _early(made: Versions) -> Iterator[Diagnostic]:
         later = int(made.steps.at[step]) - at
         yield Diagnostic(
             VersionCode.NOT_MADE,
-            f"{made.schedule[at]} reads version {version} of stage {key // m}: its STEP comes {later} "
-            f"operation{'s'[: later > 1]} later",
+            f"{made.schedule[at]} reads version {version} of stage {key // m}: the STEP that makes it comes "
+            f"{later} operation{'s'[: later > 1]} later",
             (
                 label(made.schedule, at, f"{made.schedule[at]} belongs to batch {int(made.batch[key])}"),
                 step_label(made, step, f"makes version {version}"),
@@ -226,7 +226,7 @@ def _reductions(program: Program, steps: Ints, reductions: Ints, taken: Ints, la
             help = "put it after the last backward of the batch"
             found = OrdersCode.NO_REDUCTION, "has no REDUCE_GRAD for its batch before it", (here,), help
         elif len(own) > 1:
-            found = OrdersCode.REDUCED_TWICE, "has two REDUCE_GRADs before it", ((own[1], "again"), here), "keep one"
+            found = OrdersCode.REDUCED_TWICE, "follows several REDUCE_GRADs", ((own[1], "again"), here), "keep one"
         elif own[0] < int(last[number]):
             said = (own[0], "reduced here"), (int(last[number]), "the last backward of the batch")
             help = f"move it after {program[int(last[number])]}"

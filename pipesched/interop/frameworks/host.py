@@ -226,7 +226,7 @@ def _failure(call: Call, row: Framework, found: Found, here: Label, printed: tup
         case "unknown":
             return fail(InteropCode.FRAMEWORK_NAME, said, here, help=help)
         case "absent":
-            needs = f"pip install {row.package}" if row.package else "pipesched searches this folder and its packages"
+            needs = f"pip install {row.package}" if row.package else "install it, or put it into this folder"
             where = f"{needs}; or name its folder with --framework-path FOLDER"
             return fail(
                 InteropCode.FRAMEWORK, f"{call.name} cannot be executed: {said}", *there, notes=printed, help=where

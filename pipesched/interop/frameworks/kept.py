@@ -62,8 +62,7 @@ def _finding(
         help = f"run the backward of each microbatch before {place} of the next one, or keep {place} of each separately"
     return Diagnostic(
         InteropCode.KEPT,
-        f"rank {rank} puts microbatch {late} into {place} of stage {stage} while it still holds microbatch "
-        f"{microbatch}",
+        f"rank {rank} puts microbatch {late} into {place} of stage {stage}, which still holds microbatch {microbatch}",
         (
             label(order, begin + first, f"microbatch {late} is put there"),
             label(order, begin + last, f"but microbatch {microbatch} is only taken out here"),

@@ -146,7 +146,7 @@ def record(name: str, options: Options) -> Recorded:
 
 def _notes(asked: set[str], ran: Sequence[Rank], layers: object) -> list[str]:
     """Return notes on the assumptions, and on the parts of the first pair of a forward and a backward."""
-    off = f"; options of other configurations, assumed to be off: {', '.join(sorted(asked))}" if asked else ""
+    off = f"; options that ModelParallelConfig lacks, assumed to be off: {', '.join(sorted(asked))}" if asked else ""
     notes = [f"assumed: torch {TORCH} over nccl; groups other than the pipeline's have one rank{off}"]
     if parts := next((rank.issued for rank in ran if rank.issued), []):
         notes.append(f"a pair as issued, assuming {layers} layers per chunk: {' '.join(parts)}")

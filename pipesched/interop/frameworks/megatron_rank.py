@@ -201,7 +201,7 @@ class Rank:
         if not isinstance(tensor, Token):
             raise Undecided("the input of a stage")
         if tensor.label not in (None, label):
-            raise Nonsense(f"rank {self.here} uses {_name(tensor.label)} as {_name(label)}, without a message")
+            raise Nonsense(f"rank {self.here} uses {_name(tensor.label)} as {_name(label)}, which it did not receive")
         tensor.label = label
 
     def compute(self, label: tuple[str, int, int], beside: tuple[str, int, int] | None = None) -> None:
@@ -273,7 +273,7 @@ def _message(rank: Rank, event: Event) -> str:
     token = event.token
     label = None if token is None else (token.of or token).label
     if label is None:
-        raise Nonsense(f"rank {rank.here} posts a {event.what} that is never used, at {place_of(event.place)}")
+        raise Nonsense(f"rank {rank.here} posts a {event.what} whose tensor is never used, at {place_of(event.place)}")
     return _name(label)
 
 

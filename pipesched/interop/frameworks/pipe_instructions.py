@@ -99,7 +99,7 @@ def recorded(given: Iterable[Iterable[tuple[object, Place | None]]], version: st
 def _read(one: object, place: Place | None) -> _One:
     buffer, phase = getattr(one, "buffer_id", -1), getattr(one, "phase", 0)
     if not isinstance(buffer, int) or phase not in (0, 1):
-        raise Nonsense(f"{type(one).__name__} names buffer {buffer!r}, phase {phase!r}")
+        raise Nonsense(f"{type(one).__name__} names an invalid buffer or phase: buffer {buffer!r}, phase {phase!r}")
     return _One(known(one), buffer, phase, place)
 
 

@@ -137,7 +137,7 @@ def _yielded(values: Iterable[object]) -> Iterator[tuple[object, Place | None]]:
 def _cells(row: object, rank: int, most: int) -> Iterator[tuple[object, Place | None]]:
     """Yield each cell of a row with the file and line of its yield, or None if it does not come from a generator."""
     if isinstance(row, bytes) or not isinstance(row, Iterable):
-        raise Nonsense(f"row {rank} is {_short(row)}")
+        raise Nonsense(f"row {rank} must be a string or a list, not {_short(row)}")
     for count, (step, place) in enumerate(_yielded(row)):
         if count > most:
             raise Nonsense(f"row {rank} has more than {most:,} actions", _MORE)

@@ -135,7 +135,7 @@ def _differences(held: Held) -> Iterator[Diagnostic]:
             message,
             (label(program, planned, f"the plan has {meant} here"),),
             notes(_where(held, i), f"{np.count_nonzero(other):,} posts differ from the planned messages", more),
-            "the i-th message of a channel must be the i-th in the plan: post in that order, or verify what was run",
+            "a channel's i-th message must be the i-th in the plan: post in that order, or verify the program that ran",
         )
 
 

@@ -314,7 +314,7 @@ def require_types(columns: Iterable[Sequence[object]]) -> None:
 
 def text(value: object) -> str:
     if not isinstance(value, str):
-        raise TypeError("a process group has no name")
+        raise TypeError("the name of a process group is not a string")
     return value
 
 
@@ -322,11 +322,11 @@ def tensor(kinds: Sequence[object], lengths: Sequence[object]) -> tuple[str, tup
     """Return the type of the first tensor, and its size if that is recorded."""
     kind, size = kinds[0] if kinds else "", lengths[0] if lengths else None
     if not isinstance(kind, str) or len(kind) > _WIDEST:
-        raise TypeError("an entry lacks the type of its tensor")
+        raise TypeError("the tensor type in an entry is not a string, or is too long")
     if size is None:
         return kind, None
     if not isinstance(size, list | tuple) or len(size) > _WIDEST or not {*map(type, size)} <= {int}:
-        raise TypeError("an entry lacks the size of its tensor")
+        raise TypeError("the tensor size in an entry is not a list of integers, or is too long")
     return kind, tuple(size)
 
 

@@ -78,5 +78,5 @@ def _recording(held: Held, written: bool) -> Recording:
     other = next((i for i in held.misplaced.tolist() if i >= 0), -1)
     if other >= 0 and not made.named and not written:
         said = f"rank {made.rank[other]} posts in a different order from pipesched ({words(held, other)})"
-        notes = (*notes, f"{said}: only a file that names its messages determines the order of messages")
+        notes = (*notes, f"{said}: the order of messages is checked only if the file contains them")
     return Recording(made.by, made.ranks, held.steps, held.sent, made.named, notes)

@@ -116,7 +116,10 @@ class Order:
                 with_it = [self.job.ranks[x] for y, x in enumerate(role) if rows[y, column] == usual[column]]
                 known = tuple(x for x in usual[column : column + _NEAR].tolist() if x >= 0)
                 yield Left(
-                    self.job.ranks[role[row]], at, known, f"ranks {listed(with_it)} in the same role made another call"
+                    self.job.ranks[role[row]],
+                    at,
+                    known,
+                    f"ranks {listed(with_it)}, which have the same role, made a different call",
                 )
 
     def _entry(self, role: Sequence[int], row: int, column: int) -> int:
@@ -148,7 +151,7 @@ class Order:
                     self.job.ranks[at],
                     mine.start + first,
                     meant,
-                    f"in the previous step, {period} calls earlier, it made another call",
+                    f"in the previous step, {period} calls earlier, it made a different call",
                 )
 
     def _by_messages(self) -> Iterator[Left]:
@@ -191,7 +194,7 @@ class Order:
     def _counted(self, mine: slice, until: int, other: int) -> str:
         way, peer = (x[mine][: until + 1] for x in (self.job.way, self.job.peer))
         sent, taken = (int(((peer == other) & (way == x)).sum()) for x in (SEND, RECEIVE))
-        return f"up to that point it sends {sent} messages to rank {other} and receives {taken} from it"
+        return f"up to that point it sent {sent} messages to rank {other} and received {taken} from it"
 
     def _by_meeting(self) -> Iterator[Left]:
         """Yield, for each collective in the wait cycle, the ranks in the minority: those that called it, or did not."""
@@ -230,7 +233,7 @@ class Order:
                 meant = tuple(rows[1 - odd, differs[0] : differs[0] + _NEAR].tolist())
                 other = self.job.ranks[role[1 - odd]]
                 yield Left(
-                    self.job.ranks[role[odd]], both[odd], meant, f"rank {other} in the same role made another call"
+                    self.job.ranks[role[odd]], both[odd], meant, f"rank {other} in the same role made a different call"
                 )
 
     def _times(self, i: int) -> tuple[int, int]:
@@ -264,7 +267,7 @@ def cause(job: Job, left: Left) -> str:
     if made[1:] == meant[: len(made) - 1] and len(made) > 1:
         return f"it made one extra call: {a}"
     if a.towards and b.towards and a.name == b.name:
-        return "it named another peer"
+        return "it named a different peer"
     if a.name == b.name and a.tensor == b.tensor:
         return f"it called {a.name} in {a.group} instead of {b.group}"
     return f"it left out {b}" if made[0] in meant[1:] else f"it called {a} where {b} was next"

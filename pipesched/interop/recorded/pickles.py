@@ -64,7 +64,7 @@ class Reader:
         """Return the next `count` bytes of the file, and skip them."""
         begin, self.at = self.at, self.at + count
         if not 0 <= count <= len(self.data) - begin:
-            raise ValueError("a string or a number is longer than the file")
+            raise ValueError("a string or a number is longer than the rest of the file")
         return self.data[begin : self.at]
 
     def number(self, width: int) -> int:
@@ -101,7 +101,7 @@ class Reader:
     def put(self, number: int) -> None:
         """Store the last value in the memo under this number: the next free one, or one in use."""
         if number > len(self.memo):
-            raise ValueError(f"value {number:,} of the memo follows value {len(self.memo):,}")
+            raise ValueError(f"memo entry {number:,} is set when the memo has only {len(self.memo):,} entries")
         self.memo[number : number + 1] = self.stack[-1:]
 
     def append(self, values: list[object]) -> None:

@@ -89,9 +89,9 @@ def _unknown(schedule: Schedule, program: Program) -> Iterator[Diagnostic]:
     known = among(program.op, (*NAMES, *_ITS_OWN, *_WAITS)) | computes(program.op)
     help = "`pipesched emit FILE --target order | pipesched emit - --target deepspeed` places its messages again"
     refused = {
-        "it does not have this instruction": ~known,
-        "it posts each message separately": program.group >= 0,
-        "it has only one communicator": program.communicator != 0,
+        "DeepSpeed does not have this instruction": ~known,
+        "DeepSpeed posts each message separately": program.group >= 0,
+        "DeepSpeed has only one communicator": program.communicator != 0,
     }
     for why, which in refused.items():
         for index in np.flatnonzero(which)[:1].tolist():

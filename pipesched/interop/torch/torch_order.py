@@ -120,7 +120,7 @@ def _several_ranks(order: Program | Schedule, code: AnyCode) -> Iterator[Diagnos
         code,
         f"{what} on several ranks: torch's runtime refuses the file",
         tuple(label(order, i, f"stage {stages[0]} computes here") for i in shared[stages[0]]),
-        ("torch assigns every stage to one rank, the row in which it first occurs",),
+        ("torch assigns every stage to one rank: the first one whose row contains the stage",),
         "DualPipeV and ZB-V keep each stage on one rank, so torch can run them; two routes need a runtime that "
         "supports copies of stages",
     )

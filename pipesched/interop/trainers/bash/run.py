@@ -319,7 +319,7 @@ class Script(Words):
             text = self._file(path)
             if text is None:
                 self.unread.append(
-                    Hole(f"{_end(self.shown(path))}, which does not exist, may set anything", path.place)
+                    Hole(f"{_end(self.shown(path))}, which cannot be read, may set any variable", path.place)
                 )
             else:
                 self._enter(partial(self.run, text))
@@ -365,7 +365,7 @@ class Script(Words):
         text = self._file(fields[file])
         if text is None:
             self._record(fields)
-            reason = f"the script {_end(self.shown(fields[file]))}, which does not exist"
+            reason = f"the script {_end(self.shown(fields[file]))}, which cannot be read"
             self.unread.append(Hole(reason, fields[file].place))
         else:
             self._shell(fields[:shell], text, fields[file + 1 :])
