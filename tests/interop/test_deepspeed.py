@@ -148,7 +148,12 @@ def test_instructions_of_any_function() -> None:
         ("TrainSchedule", {"p": 2, "m": 2, "phase": 1}, "PS855", "has no phase"),
         ("pipe_schedules.py:Engine", {"p": 2, "m": 2}, "PS855", "not a subclass of DeepSpeed's PipeSchedule"),
         ("pipe_schedules.py:Nothing", {"p": 1, "m": 2}, "PS853", "BackwardPass(0) of stage 0 uses an empty buffer"),
-        ("pipe_schedules.py:Unnamed", {"p": 1, "m": 2}, "PS853", "ForwardPass names an invalid buffer or phase: buffer None"),
+        (
+            "pipe_schedules.py:Unnamed",
+            {"p": 1, "m": 2},
+            "PS853",
+            "ForwardPass names an invalid buffer or phase: buffer None",
+        ),
         ("pipe_schedules.py:Endless", {"p": 1, "m": 2, "max_ops": 1000}, "PS853", "does not end after"),
         ("no_such.py:Schedule", {"p": 1, "m": 2}, "PS850", "no_such"),
     ],
