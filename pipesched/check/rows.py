@@ -35,12 +35,12 @@ class CheckCode(AnyCode):
 
 ORDER_CHECKS: tuple[Check[Subject], ...] = (
     Check(
-        "every F, and every B or I + W, runs exactly once, in range, on its rank",
+        "every F, and every B or I + W, runs exactly once, on its rank, with a valid stage and microbatch",
         ("PS301", "PS302", "PS303", "PS304", "PS310", "PS311"),
         Lazy("check.complete:check_complete"),
     ),
     Check(
-        "each operation runs after its inputs on its rank; overlapped parts are independent; the order has no cycle",
+        "each operation follows its inputs on its rank; overlapped operations are independent; the order has no cycle",
         ("PS305", "PS306", "PS307"),
         Lazy("check.dataflow:check_dataflow"),
     ),
