@@ -158,7 +158,7 @@ class Events:
 
 
 def heads(program: Program) -> Column:
-    """Return, for each instruction, where its rank blocks: at the first of its batch or overlap pair, or at itself."""
+    """Return, for each instruction, where its rank blocks: at the start of its batch or overlap pair, or at itself."""
     size = len(program)
     joined = program.second.copy()
     if size > 1:

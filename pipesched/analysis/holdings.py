@@ -1,7 +1,7 @@
 """The memory of a rank, derived from its own order: activations and message buffers.
 
 The activations that a rank holds depend only on the order of its own operations: they are a running sum over that list,
-exact for any timing. With a rule of `model.release`:
+exact for any timing. Under a rule of `model.release`, an operation adds:
 
     F  +1      I  -at_input      W  -at_weight      B  -1          times the size of its stage (`Release.change`)
 
@@ -61,7 +61,7 @@ class Memory(Record):
 
     @cached_property
     def peak(self) -> tuple[Fraction, ...]:
-        """For each rank, the most activations live at once, in the unit."""
+        """For each rank, the largest amount of live activations, in the unit."""
         top, bottom = self.part.numerator, self.part.denominator
         return tuple(over(max(int(self.held[i]), 0) * top if i >= 0 else 0, bottom) for i in self.peak_at)
 

@@ -10,7 +10,7 @@
                                                                          literature calls the bubble fraction
 
 A quantity given without a rank is its maximum over all ranks. If all ranks have the same work, the bubble is idle /
-makespan of any of them.
+makespan of any rank.
 """
 
 from __future__ import annotations

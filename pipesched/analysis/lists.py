@@ -41,9 +41,8 @@ _STRETCH = 4096  # entries of a list that the event loop reads at a time
 
 class Lists(Record):
     """Lists of entries, such as the operations of each rank. cost: the cost of each entry.
-    cut: the first entry of each list, then the number of entries. inputs: up to four columns with an entry that each
-    entry waits for, len(cost) for none, each with a column of delays or None. further: the other inputs of entries that
-    have more.
+    cut: the first entry of each list, then the number of entries. inputs: up to four columns: for each entry, one that
+    it waits for (len(cost) for none); each with a column of delays or None. further: the inputs beyond these four.
     """
 
     cost: Ints

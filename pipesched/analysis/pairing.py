@@ -32,7 +32,7 @@ class Side(Record):
 
     @classmethod
     def of(cls, program: Program, which: Bools, source: Column, target: Column) -> Self:
-        """Return the instructions among these whose peers exist; the channel of a SYNC ignores the communicator."""
+        """Return the instructions in `which` whose peers exist; the channel of a SYNC ignores the communicator."""
         at = np.flatnonzero(which & (program.peer >= 0) & (program.peer < program.ranks))
         ranks, communicator = np.int64(program.ranks), program.communicator[at] * (program.op[at] != Op.SYNC)
         channel = small((communicator * ranks + source[at]) * ranks + target[at])

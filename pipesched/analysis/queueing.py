@@ -7,8 +7,8 @@ Under strict, the queue of a rank is its own list, so a rank computes nothing wh
 one-stream and pair-stream, a rank keeps computing until a compute operation needs a receive; the messages of a batch
 are served together. Under async, a message is served as soon as both of its ends are posted. Under buffered(k), a send
 ends as soon as the buffer has a free slot, and the message arrives tC later. The ideal timeline (`analysis.timeline`)
-has no receives to post and no queues, so it is never longer. A message that carries a shape takes no time. Copies to
-host memory and back wait for no message (`analysis.copies`).
+has no receives to post and no queues, so its makespan is never longer. A message that carries a shape takes no time.
+Copies to host memory and back wait for no message (`analysis.copies`).
 
 All of this is expressed as lists that wait for each other (`analysis.events`).
 """

@@ -2,8 +2,8 @@
 
     F F F F B F B F B B B      repeat 3 { F }  repeat 3 { F  B }  ...
 
-A repeat is at least a square: u u ... u, found by its period |u|. `best[i]` is the least cost of the first i letters;
-they end in a letter or a repeat:
+A repeat is at least two copies of its body, u u ... u, and is found by its period |u|. `best[i]` is the least cost of
+the first i letters; they end in a letter or a repeat:
 
     best[i] = min( best[i-1] + letter,   best[j] + loop + cost(u)   over all j, u, k >= 2 with word[j:i] = u^k )
 

@@ -100,7 +100,7 @@ def chunks_each(placement: Placement) -> int:
 
 
 def lines(placement: Placement) -> Iterator[Line]:
-    """Yield the lines of a placement whose routes are ranges, then the lines of its frozen stages."""
+    """Yield the lines of a placement whose routes are ranges of microbatches, then those of its frozen stages."""
     shares = placement.routes > 1
     for route, name in enumerate(placement.route_names):
         row = placement.rank_of[route].tolist()

@@ -32,7 +32,7 @@ _PARTS_AT = {"block": ("{",), "let": ("=",), "route": ("stage", "for")}
 
 
 def format_source(source: Source, words: int = WORDS) -> str:
-    """Return the text, of at most `words` words, in canonical form. Raises PipeschedError if it does not parse."""
+    """Return the text, of at most `words` words, in canonical form. Raises PipeschedError if that fails."""
     layout = _Layout(source.text)
     layout.mark(parse(source, words))
     layout.run()

@@ -3,7 +3,7 @@
     rank 0   (F)^3 (F B)^5 (B)^3
     rank 1   (F)^2 (F B)^6 (B)^2         rank r   (F)^(3 - r)  (F B)^(5 + r)  (B)^(3 - r)
     rank 2   (F)^1 (F B)^7 (B)^1
-    rank 3         (F B)^8               a count of 0 or less: none
+    rank 3         (F B)^8               a part with a count <= 0 is absent
 
 Two neighbours determine each count as a linear function of the rank. The program is used only for ranks whose order it
 reproduces, letter by letter, so a wrong guess is harmless. The parts come from the order of one of the ranks, or from
@@ -45,7 +45,7 @@ class Shared:
 def shared(trees: Sequence[Tree], orders: Sequence[Callable[[int], Word]]) -> list[Shared]:
     """Return runs of ranks, each with its program.
 
-    trees: each rank's own tree. orders: functions from a rank to its word, one for each number of copies of the kernel.
+    trees: each rank's own tree. orders: functions from a rank to its word, for 0, 1, … further copies of the kernel.
     """
     guesses = sorted(_guesses(trees, orders), key=lambda x: (x.low - x.high, x.low))
     free = set(range(len(trees)))
@@ -78,7 +78,7 @@ def _guesses(trees: Sequence[Tree], orders: Sequence[Callable[[int], Word]]) -> 
 
 
 def _stretched(tree: Tree, r: int, ranks: int, orders: Sequence[Callable[[int], Word]]) -> Shared | None:
-    """Return the longest run of ranks around r whose orders the tree reproduces; None if it lacks r or r + 1."""
+    """Return the longest run of ranks around r whose orders the tree reproduces; None if that run lacks r or r + 1."""
 
     def spells(rank: int) -> bool:
         return all(spelled(tree, rank, copies) == order(rank) for copies, order in enumerate(orders))

@@ -33,7 +33,7 @@ from pipesched.model.schedule import Program, Schedule
 
 _CELLS = 4_096  # most values of a cost by stage and microbatch
 _COPIES = 3
-"""Number of cases (0, 1, … copies) in which a program with a kernel is checked; if these are right, all are."""
+"""Number of cases (0, 1, … further copies) in which a program with a kernel is checked; these imply all others."""
 
 
 def write(
@@ -102,7 +102,7 @@ LANGUAGE = Language()
 
 
 def _folded(spelled: Words, kernel: Kernel | None) -> tuple[list[Tree], list[Callable[[int], Word]]]:
-    """Return the tree of every rank, and, for each number of copies, a function from a rank to its word."""
+    """Return the tree of each rank; and, for 0, 1, … further copies of a kernel, a function from a rank to its word."""
     folder = Folder(spelled.weights)
     if kernel is None:
         return [folder.fold(word) for word in spelled.words], [spelled.words.__getitem__]

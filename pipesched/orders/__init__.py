@@ -5,5 +5,5 @@ stream_read, _strict      reads the published form: fast if it has our own layou
 torch_csv                 torch's compute_only and compute_comms files, read strictly, and written
 order_text, order_write   the notation ``rank 0: F0.0 B0.0``
 implied                   derives the placement from rows, and compares a file with given sizes
-words                     reads words that differ only in their numbers together, with places
+words                     reads many words at once if they differ only in their numbers
 """

@@ -38,7 +38,7 @@ ROUTES = 64
 
 
 def number(digits: str) -> int:
-    """Return the value of digits; a value above LARGEST becomes some other value above LARGEST."""
+    """Return the value of digits; if it is above LARGEST, some value above LARGEST."""
     return int(digits.lstrip("0")[: len(str(LARGEST)) + 1] or 0)
 
 
@@ -107,8 +107,8 @@ def rows_of(
 
 
 def rank_table(shape: tuple[int, int], claims: Iterable[tuple[Column, Column, Column]]) -> Column:
-    """Return rank[stage, microbatch] as int32, -1 if unknown. claims: stages, microbatches and ranks; the first one
-    counts.
+    """Return rank[stage, microbatch] as int32, -1 if unknown. claims: stages, microbatches and ranks; the first claim
+    on an entry counts.
     """
     table = np.full(shape[0] * shape[1], -1, dtype=np.int32)
     for stage, microbatch, rank in claims:

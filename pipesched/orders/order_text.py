@@ -156,7 +156,7 @@ def _part(text: str) -> tuple[Op, list[str]] | Bad:
 
 
 def _meaning(shape: str) -> Sequence[Entry] | None:
-    """Return the entries of a shape; none for spaces and for the brackets of a batch."""
+    """Return the entries of a shape, [] for spaces and the brackets of a batch; None if the word is refused."""
     found = read_word(shape) if shape not in ("", *BRACKETS) else []
     return None if isinstance(found, Bad) else found
 

@@ -85,12 +85,12 @@ class Words(Writer):
         return lines(order)
 
     def settings(self, order: Schedule | Program, path: str, version: TorchVersion) -> list[str]:
-        """Return the lines on frozen stages, readers and slices, which an order does not contain."""
+        """Return a remark on frozen stages, readers and slices, which an order does not contain."""
         placement = order.placement
         frozen = f"frozen: {ranges(placement.frozen)}" if placement.frozen else ""
         cut = f"every {placement.slices} microbatches form one sequence" if placement.slices > 1 else ""
         unsaid = [x for x in (frozen, "" if placement.chain else placement.skip, cut) if x]
-        help = "--frozen reads it back" if unsaid == [frozen] else "`--target ps` keeps everything"
+        help = "give `--frozen` when you read it" if unsaid == [frozen] else "`--target ps` keeps everything"
         return [f"an order cannot express: {'; '.join(unsaid)} ({help})"] if unsaid else []
 
 

@@ -67,7 +67,7 @@ def read(source: Source, given: Mapping[str, int] | None = None) -> tuple[Progra
 
 
 def _meaning(shape: str) -> list[Entry] | None:
-    """Return the instruction of a line, the parts of a batch, or the head of a rank; nothing for closing brackets."""
+    """Return the instruction of a line, the parts of a batch, or the head of a rank; [] for a closing bracket."""
     if not shape.startswith(_BETWEEN):
         return [(_RANK, ())] if shape.startswith("    [") else []
     try:

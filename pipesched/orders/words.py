@@ -98,7 +98,7 @@ class Notation(dict[bytes, int]):
 
 
 class TextOrigin:
-    """Finds the text of an operation, on demand: the match of a pattern, counted within its rank.
+    """Finds the text of an operation on demand: the n-th of a rank is the n-th match of a pattern in the rank's text.
 
     start: the first operation of each rank. within: returns the start and end offsets of a rank's text.
     """

@@ -7,6 +7,6 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Opinion:
-    """second_opinion: whether Z3 also checks the inclusions of a certificate."""
+    """The option `--second-opinion`: whether Z3 also checks the inclusions of a certificate."""
 
     second_opinion: bool = False

@@ -243,5 +243,5 @@ class Checker:
         else:
             found = small.at(at - len(STRUCTURE), size, costs) if at >= len(STRUCTURE) else None
         if found is None:
-            raise self.refused(here.rstrip("."), "the property does not fail there")
+            raise self.refused(here.rstrip("."), "the property does not fail at this counterexample")
         return Finding(max(at, 0), name, REFUTED, counterexample=found)

@@ -5,7 +5,7 @@
     (K p + k' + w) // p   K, K + 1, …
 
 A size is written as (p, g, h). A loop over k becomes two loops, over K and over k'. A quotient by p is K, or K + 1
-where k' + w >= p, and so on: there are as many cases as w spans multiples of p. The product q * p is never formed:
+where k' + w >= p, and so on: one case for each multiple of p that k' + w can reach. The product q * p is never formed:
 values are compared digit by digit, with a case for each carry.
 """
 

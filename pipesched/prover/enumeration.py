@@ -20,7 +20,7 @@ _A_POINT = 100  # steps charged for each point
 
 
 def points(of: Set, sizes: Ints) -> Ints:
-    """Return the points of a set at the given sizes, in lexicographic order. sizes: one row of parameters each.
+    """Return the points of a set at the given sizes, in lexicographic order. sizes: one row of parameters per size.
 
     Raises:
         TooHard: the set has too many points.

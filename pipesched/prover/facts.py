@@ -142,7 +142,7 @@ class Facts:
     # Memory
 
     def peaks(self, generators: Sequence[Costs]) -> list[PwAff]:
-        """Return the peak of each rank at each generator; it is linear in between.
+        """Return the peak of each rank at each generator; between generators the peak is linear.
 
         An F holds M until a B or W, or K until an R, and M while it runs.
 
@@ -298,7 +298,7 @@ class Facts:
     # Time
 
     def makespans(self, times: Times) -> list[PwAff]:
-        """Return the makespan at each generator of a cone; it is linear in between.
+        """Return the makespan at each generator of a cone; between generators the makespan is linear.
 
         Raises:
             Unsettled: the makespan is not proved, or different operations end last.

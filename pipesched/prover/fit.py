@@ -66,7 +66,7 @@ def through(columns: Ints, values: Ints) -> Weights | None:
 
 
 def _likely(columns: Ints, values: Ints, sides: Bools) -> Bools:
-    """Return a mask of the sets `sides` on which a function fitted to a few points almost takes the values."""
+    """Return a mask of the sets in `sides` on which an affine function fits a few points, up to rounding."""
     found: Bools = np.asarray(sides.any(axis=1))
     some = _SOME * columns.shape[1]
     if not found.any():

@@ -41,7 +41,7 @@ def complete(rel: Relations) -> str:
     """Return the letters of the kinds that run once for each stage and microbatch.
 
     Raises:
-        Unsettled: an operation is missing or runs twice, or it is not proved that none does.
+        Unsettled: an operation is missing or runs twice, or neither is ruled out.
     """
     keys = rel.union(rel.keys.values())
     if not rel.holds("complete: every operation has a stage", rel.points(rel.statements), keys.domain()):

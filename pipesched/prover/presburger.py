@@ -46,7 +46,7 @@ class TooHard(Exception):
 
 
 class _Left:
-    """The Python steps that are left for a question, and the memory limit of the process; unlimited outside one."""
+    """The Python steps that are left for a question, and the memory limit of the process; inf outside a question."""
 
     steps: float = inf
     memory: float = inf

@@ -125,7 +125,7 @@ class _Prover:
                 yield self._claim(number, at, claim, question, sound=sound)
 
     def _in_cases(self, question: Question) -> Asks:
-        """Return the function that asks a question: as a whole, for a given p also by cases of m, or only by cases."""
+        """Return the function that asks a question: as a whole, by cases of m, or as a whole and then by cases."""
         if question is not self.question:
             return whole
         return in_cases if len(question.cases) > FEW else whole_or_cases

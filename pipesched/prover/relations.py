@@ -167,7 +167,7 @@ class Relations:
     # Turns
 
     def turns(self, statements: Iterable[Statement]) -> Mapping[str, PwAff]:
-        """Map each of these statements to the number of their instances that run before its own on the rank.
+        """Map each statement to the number of instances of these statements that run before its own on the rank.
 
         Raises:
             Unsettled: no guess is proved.

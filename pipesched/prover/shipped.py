@@ -1,6 +1,6 @@
 """The line that `verify` adds for a library schedule: the theorem that the certificate next to its file proves.
 
-    proved for every size with p >= 1 and m >= 1: complete, no deadlock, 4 of 4 claims at even costs: see `prove`
+    proved for every size with p >= 1 and m >= 1: complete, no deadlock, 4 of 4 claims at uniform costs: see `prove`
 
 `tests/prover/test_shipped.py` checks the certificates; here a certificate's text is only compared with the verified
 text.
@@ -81,5 +81,5 @@ def proved(answers: list[dict[str, object]], parameters: Mapping[str, Value], as
             if more or not sizes:
                 sizes = ", ".join([*(f"{name} = {value}" for name, value in given.items()), str(answer["domain"])])
             claims, held = claims | dict.fromkeys(outcomes), held | more
-    counted = f", {len(held)} of {len(claims)} claims at even costs" if claims else ""
+    counted = f", {len(held)} of {len(claims)} claims at uniform costs" if claims else ""
     return f"proved for {sizes}: {', '.join(_ORDER)}{counted}: see `prove`" if sizes else ""

@@ -51,7 +51,7 @@ Fault = tuple[str, str]
 
 @dataclass(frozen=True)
 class Smallest:
-    """smallest: whether to report the smallest size that fails in the same way."""
+    """The option `--smallest`: whether to report the smallest size that fails in the same way."""
 
     smallest: bool = False
 
@@ -208,7 +208,7 @@ class _Search:
         if not self.otherwise:
             return said
         (size, code), more = self.otherwise[0], len(self.otherwise) - 1
-        return (f"{said}; {render.sizes(size)} fails in another way, with {code}") + (
+        return (f"{said}; {render.sizes(size)} fails in a different way, with {code}") + (
             f", and {more} more" if more else ""
         )
 

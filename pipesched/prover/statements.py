@@ -123,7 +123,7 @@ class Walker:
 
     def _operation(self, node: ast.Operation, scope: Scope, at: Place) -> None:
         if node.op not in KNOWN:
-            why = "is a copy, which has a clock of its own" if node.op in OWN_CLOCK else "is not supported by `prove`"
+            why = "is a copy, not supported by `prove`" if node.op in OWN_CLOCK else "is not supported by `prove`"
             raise NotAffine(node.span, f"{node.op} {why}")
         chunk, microbatch = (None if x is None else evaluate(x, scope) for x in (node.chunk, node.microbatch))
         self._add(node.op, node, scope, at, (chunk, microbatch))

@@ -31,8 +31,8 @@ def shown(costs: Costs) -> str:
 
 @dataclass(eq=False)
 class Timed:
-    """The start times at the costs of one generator. start: the start of each node. begin, end, late: relations to
-    starts, ends, and ends plus latency.
+    """The start times at the costs of one generator. start: the start of each node. begin, end, late: maps from each
+    node to its start, its end, and its end plus the cost of a message.
     """
 
     costs: Costs

@@ -86,7 +86,7 @@ def test_a_size_that_fails_otherwise_is_not_the_answer_and_is_named() -> None:
     """At p = 1 there is a B too many; what was asked for is a claim that is false from p = 3 on."""
     text = MINE.replace("repeat m - warmup { F  B }", "repeat m - warmup { F  B  if p == 1 { B } }")
     found = smallest(text + "claim peak <= 2 * tM\n", p=4, m=5)
-    assert found.parameters["p"] == 3 and "fails in another way, with " in said(found)
+    assert found.parameters["p"] == 3 and "fails in a different way, with " in said(found)
 
 
 def test_a_list_is_cut() -> None:

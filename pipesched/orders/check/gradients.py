@@ -24,7 +24,7 @@ from pipesched.orders.codes import OrdersCode
 
 
 def check_gradients(subject: Subject) -> Iterator[Diagnostic]:
-    """Yield PS601 for a missing reduction, PS602 for a second, PS603 for an early one, PS303 on another rank."""
+    """Yield PS601 for a missing reduction, PS602 for a second one, PS603 for an early one, PS303 for a wrong rank."""
     program = subject.own
     if subject.analysis.schedule.forward_only or subject.analysis.schedule.steps:
         return

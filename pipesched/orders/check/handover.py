@@ -54,7 +54,7 @@ def check_handover(subject: Subject) -> Iterator[Diagnostic]:
 
 
 def _unreceived(program: Program, schedule: Schedule, op: Op, found: list[tuple[int, ...]]) -> Iterator[Diagnostic]:
-    """Yield PS308. found: an operation whose input is missing, its producer, its instruction, and a late receive."""
+    """Yield PS308. found: for each missing input, its user, its producer, the user's instruction, the late receive."""
     for (user, producer, runs, received), more in limited(found):
         compute, made = schedule[user], schedule[producer]
         other = -1 if made.stage == compute.stage + op.kind.of else made.stage
@@ -62,7 +62,7 @@ def _unreceived(program: Program, schedule: Schedule, op: Op, found: list[tuple[
         missing = f"its input is not received: {name} is missing before it"
         yield Diagnostic(
             OrdersCode.NOT_RECEIVED,
-            f"{compute} needs {made} from rank {int(schedule.rank[producer])}, which has not arrived by then",
+            f"{compute} needs the result of {made} on rank {int(schedule.rank[producer])}, which has not arrived yet",
             labels(program, (runs, missing), (received, "it is received only here")),
             notes(more),
             f"put {name} before it",

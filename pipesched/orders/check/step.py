@@ -3,7 +3,7 @@
     … 0B3  0REDUCE_GRAD  0SYNC>3  3SYNC>3  STEP        rank 0 of DualPipe; rank 3 has the same with >0
 
     SYNC    once at each of two copies, of the same stage at both ends, after its REDUCE_GRAD          PS605
-            of four copies 0 and 1, 2 and 3, then 0 and 2, 1 and 3; likewise for eight
+            among four copies: 0 with 1, 2 with 3, then 0 with 2, 1 with 3; eight: likewise
     STEP    once on every rank, after all of its backwards, REDUCE_GRADs and SYNCs                      PS606
     no REDUCE_GRAD, SYNC or STEP in a forward-only program, which has no gradient                 PS607
 
@@ -99,7 +99,7 @@ def _out_of_turn(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
         if sorted(x for x, _ in there) == sorted(x for x, _ in met) and [x for x, _ in there] != [x for x, _ in met]
     ]
     for (i, j), more in limited(found):
-        what = f"is out of order: rank {int(program.rank[j])} syncs with the other copies in another order"
+        what = f"is out of order: rank {int(program.rank[j])} syncs with the other copies in a different order"
         yield _finding(program, i, what, more, "make all copies sync in the same order", label(program, j, "in turn"))
 
 
@@ -124,7 +124,7 @@ def _counts(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
     again = [(spots[1], spots[0]) for spots in seen.values() if len(spots) > 1]
     for (i, before), more in limited(again):
         yield _finding(
-            program, i, "is its second SYNC: it adds the sums again", more, "keep one", label(program, before, "first")
+            program, i, "repeats a SYNC, so it adds the sums again", more, "keep one", label(program, before, "first")
         )
     copies = [(s, r) for s in range(program.placement.stages) for r in program.placement.copies(s)]
     meetings = [(s, r, mate) for s, r in copies for mate in _mates(program, s, r)]
