@@ -62,7 +62,8 @@ def last_line(source: Source, **sizes: int) -> str:
 
 def test_verify_names_the_domain() -> None:
     """For the text of the library wherever it lies, at sizes and parameters of an answer; for no other."""
-    proved = "proved for every size with p >= 1 and m >= 1: complete, no deadlock, 4 of 4 claims at uniform costs: see `prove`"
+    sizes = "every size with p >= 1 and m >= 1"
+    proved = f"proved for {sizes}: complete, no deadlock, 4 of 4 claims at uniform costs: see `prove`"
     assert last_line(Source("mine/1f1b.ps", text("1f1b")), p=3) == proved
     assert last_line(Source("1f1b.ps", text("1f1b") + "# mine\n"), p=3) == "claims 4 of 4 hold"
     assert last_line(Source("zb_h1.ps", text("1f1b")), p=3) == "claims 4 of 4 hold"
