@@ -1,4 +1,5 @@
-"""Lowering only adds messages to a compute order, and the resulting program finishes under rendezvous.
+"""Lowering only adds messages to a compute order, and the resulting program finishes even if every
+send waits for its receive.
 
 Right schedules are random (`makers/strategies.py`), at random costs: the costs decide where messages are placed, never
 whether the program is right. Finishing is asked of an explorer of all interleavings where that is small enough, of a

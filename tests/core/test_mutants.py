@@ -1,5 +1,5 @@
-"""No faulty mutant is accepted: a program that passes `verify` finishes under rendezvous and trains like the undivided
-model.
+"""No faulty mutant is accepted: a program that passes `verify` finishes even if every send waits for its receive, and
+trains like the undivided model.
 
 A right program of each family gets one slip, or up to three. Then two judges independent of `verify` decide: an
 interpreter on symbols (`oracles/symbolic.py`) compares the gradient of every copy of every stage with the undivided

@@ -1,4 +1,4 @@
-"""Valid Python values work, invalid ones raise a PipeschedError, and representations take one line."""
+"""Valid Python values work, invalid ones raise a PipeschedError, and every `repr` takes one line."""
 
 from __future__ import annotations
 

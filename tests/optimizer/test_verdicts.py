@@ -1,4 +1,5 @@
-"""Every output states correctly whether an optimum is proved, relies on an engine, or is the best found."""
+"""Every output states correctly whether an answer is proved optimal, is optimal on an engine's word, or is the best
+found."""
 
 from __future__ import annotations
 

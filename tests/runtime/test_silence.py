@@ -1,4 +1,4 @@
-"""Faults that follow from the last reports of ranks and from their silence: stalls, lost ranks, different streams."""
+"""Stalls, lost ranks and different streams are recognized from the last reports of ranks and from their silence."""
 
 from __future__ import annotations
 
