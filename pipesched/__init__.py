@@ -33,7 +33,7 @@ class _Check(ModuleType):
 
 
 class _Package(ModuleType):
-    """The class of the package: without it, importing `pipesched.check` would replace the function with the module."""
+    """The class of the module `pipesched`: the package `check`, once imported, becomes callable as the API function."""
 
     def __setattr__(self, name: str, value: object) -> None:
         if name == "check" and isinstance(value, ModuleType):

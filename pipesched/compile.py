@@ -63,7 +63,7 @@ def examined(source: Source, options: Options) -> Examination:
     """Load and examine a file.
 
     Raises:
-        PipeschedError: as for `load`; PS222, PS225: options do not fit the file.
+        PipeschedError: as for `load`; PS222, PS225: an option does not fit the file.
     """
     made = examine(load(source, options), options)
     if made.report.exit_status == 2:

@@ -181,7 +181,7 @@ class Judged:
 
 
 class PipeschedError(Exception):
-    """The only exception that crosses the API; it carries all findings of a phase."""
+    """The exception that API functions raise for invalid input; it carries all findings of a phase."""
 
     def __init__(self, diagnostics: Iterable[Diagnostic]) -> None:
         self.diagnostics = tuple(diagnostics)
@@ -208,7 +208,7 @@ def of_the_caller(error: PipeschedError) -> PipeschedError:
 
 @contextmanager
 def budgeted(file: Source | str) -> Iterator[None]:
-    """Limit the work of reading a file inside the block; file: the file, or its name if there is no text.
+    """Limit the work of reading a file in a `with` block. file: its source, or its name if there is no source.
 
     Raises:
         PipeschedError: PS843: reading exceeds the budget (`pipesched.support.budget`).

@@ -40,9 +40,9 @@ class Options(Extended):
     """The options of a verification. Sizes given for a CSV are compared with the file; `mem_cap` has one entry, or one
     per rank.
 
-    comm: the communication model, strict by default; if given, the time under its queues is reported too. frozen: the
-    stages
-        of an order that are not trained. settings: parameters other than sizes, for a source named with a colon.
+    comm: the communication model, strict by default; if it is given, the makespan with its message queues is reported.
+    frozen: the stages of an order that are not trained. settings: parameters other than sizes, for a schedule named
+    with a colon.
     """
 
     parameters: Mapping[str, Value] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class Examination(Record):
         """Everything that follows from the schedule and its program.
 
         Raises:
-            PipeschedError: PS222, PS225: options do not fit the schedule.
+            PipeschedError: PS222, PS225: an option does not fit the schedule.
         """
         model, _ = parse_model(self.options.comm or self.loaded.comm or str(STRICT)), self.caps
         try:
@@ -108,7 +108,7 @@ class Examination(Record):
         """The cap on the activations of each rank.
 
         Raises:
-            PipeschedError: PS225: a cap is negative, there is not one per rank, or it is in bytes without a model.
+            PipeschedError: PS225: a cap is negative or, without a model, in bytes; or there is not one per rank.
         """
         return caps_by_rank(self.options.mem_cap, self.loaded.schedule.ranks)
 

@@ -1,8 +1,7 @@
 """Tables of the core to which extensions add rows; the core imports nothing from an extension.
 
-An extension is a folder with a module `rows`, whose `ROWS` are its rows. The module imports this module, and the `rows`
-that define kinds of row: a row names its functions by path, and they are imported when they are called. `register`
-lists the extensions; without any, the core verifies .ps files and emits streams.
+An extension is a folder with a module `rows`, whose `ROWS` are its rows. A row names functions by path; each is
+imported when it is called. `register` lists the extensions; without any, the core verifies .ps files and emits streams.
 """
 
 from __future__ import annotations
@@ -144,8 +143,8 @@ class CostModel(Row):
 
 
 class ClaimName(Row):
-    """A name that claims may use, unless their file defines it. value: computes from an `Analysis` one number per rank
-    or one for all, or None if the claim is not applicable. Without a rank, a name by rank means its largest value.
+    """A name that a claim can use, unless its file defines the name. value: computes from an `Analysis` one number per
+    rank or one for all, or None if the claim is not applicable. A name by rank without a rank means the largest value.
     """
 
     name: str
@@ -286,7 +285,7 @@ class Names(Row):
     """Schedules that are named with a colon and not stored in a file.
 
     claims: returns a source for such a name, with the name of this row as `origin`, or None. meant: returns the remedy
-    for a near miss, or None. all: the names that a shell completes. read, takes: as for a reader.
+    for a misspelled name, or None. all: the names that a shell completes. read, takes: as for a reader.
     """
 
     name: str
@@ -305,7 +304,7 @@ class Aliases(Row):
 
 
 class Format(Row):
-    """A format of verdicts for other tools. ending: the extension of its files; text: returns it for all reports."""
+    """A format of verdicts for other tools. ending: the extension of its files; text: formats all reports."""
 
     name: str
     ending: str
@@ -313,7 +312,7 @@ class Format(Row):
 
 
 class Rewrite(Row):
-    """A change before emission. rewrite: maps file, options, and whether messages are emitted, to file and options."""
+    """A change before emission. rewrite: takes file, options, and whether it emits messages; returns file, options."""
 
     rewrite: Lazy[Callable[..., tuple[object, object]]]
 

@@ -106,7 +106,7 @@ def tally(diagnostics: Iterable[Diagnostic]) -> str:
 
 
 def assumptions(said: Sequence[str], *, verbose: bool) -> list[str]:
-    """Return a line for each assumption; of more than three, only the first three, and how to see the rest."""
+    """Return a line for each assumption; if there are more than three, the first three and how to see the rest."""
     lines = [f"assumed: {one}" for one in (said if verbose else said[:_ASSUMED])]
     more = len(said) - len(lines)
     return [*lines, *([f"{more} more assumption{'s' * (more > 1)}: --verbose"] if more else [])]

@@ -75,7 +75,7 @@ class Analysis(Extended):
 
     @cached_property
     def passed(self) -> frozenset[str]:
-        """The codes that are known not to apply to the order and its lowered program."""
+        """The codes of findings that are known not to occur in the order and its lowered program."""
         return frozenset()
 
     @cached_property
@@ -155,7 +155,7 @@ class Analysis(Extended):
 
     @cached_property
     def verdicts(self) -> Verdicts | None:
-        """The communication models under which the program ends."""
+        """The verdicts on the program under each communication model."""
         if self.program is None or self.pairing is None:
             return None
         found = verdicts(self.program, self.pairing, self.model)
@@ -165,7 +165,7 @@ class Analysis(Extended):
 
     @cached_property
     def queued(self) -> Fraction | None:
-        """The makespan with message queues under the model, or None if the program does not end."""
+        """The makespan with the message queues of the model, or None if the program does not end under the model."""
         verdicts, program = self.verdicts, self.program
         if program is None or verdicts is None or self.model not in verdicts.holds or self.pairing is None:
             return None

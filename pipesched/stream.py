@@ -352,7 +352,7 @@ def _reads(value: object, stages: int) -> dict[int, tuple[int, ...]]:
 
 
 def _members(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Return an object after checking that its keys are distinct, since readers treat repeated keys differently."""
+    """Return a JSON object; raise StreamError for a repeated key, which JSON readers treat differently."""
     made = dict(pairs)
     if len(made) < len(pairs):
         keys = [key for key, _ in pairs]
@@ -397,7 +397,11 @@ def _listed(value: object, path: str, head: Stream) -> Instruction:
     """Return an instruction of a rank's list."""
     made = _instruction(value, path, len(head.placement))
     if made.op == "STEP":
-        _need((made.stage >= 0) == bool(head.versions), path, f"only in version {STEPPED} STEP has a stage")
+        _need(
+            (made.stage >= 0) == bool(head.versions),
+            path,
+            f"with `versions` (version {STEPPED}), and only then, STEP has a stage",
+        )
     return made
 
 
@@ -415,7 +419,7 @@ def _instruction(value: object, path: str, routes: int) -> Instruction:
     _need(value.get("route", 0) < routes, f"{path}.route", f"there are {routes} routes")
     _need(value.get("communicator") != 0, f"{path}.communicator", "omit it if it is 0")
     near = value.get("other", -1) == value.get("stage", 0) + NEIGHBOUR.get(op, 0)
-    _need("other" not in value or not near, f"{path}.other", "omit it if it is the neighbour")
+    _need("other" not in value or not near, f"{path}.other", "omit it if it is the neighbouring stage")
     return Instruction(**value)
 
 

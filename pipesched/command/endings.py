@@ -51,9 +51,7 @@ def form(path: str | None, asked: str | None, default: str, forms: Forms | None 
 
 
 def _unfit(path: str, asked: str | None, verb: str, made: Forms, named: str | None, here: bool) -> PipeschedError:
-    """Return the error PS225. named: the form that the extension implies; here: whether other options allow other
-    forms.
-    """
+    """Return the error PS225. named: the form that the extension implies; here: whether other options allow it."""
     stem, ending = os.path.splitext(path)
     if asked is None:
         right = dict.fromkeys(f"{stem}{endings[0]}" for endings in made.values())
@@ -61,7 +59,7 @@ def _unfit(path: str, asked: str | None, verb: str, made: Forms, named: str | No
         return fail(Code.USAGE, message, help=f"name it {' or '.join(right)}")
     flag = "--json" if asked == "json" else f"--{'target' if verb == 'emit' else 'format'} {asked}"
     help = f"name it {stem}{made[asked][0]}" + f", or leave out {flag}" * (named is not None)
-    return fail(Code.USAGE, f"cannot write {path}: {flag} is given, but {ending.lower()} means another form", help=help)
+    return fail(Code.USAGE, f"cannot write {path}: its extension {ending.lower()} contradicts {flag}", help=help)
 
 
 def given(option: str) -> bool:

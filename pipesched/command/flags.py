@@ -147,7 +147,7 @@ def grid(given: Given) -> dict[str, Several]:
 
 
 def asked(command: str, given: Given) -> Options:
-    """Return the options to load and examine a file, for a command that takes one size at a time.
+    """Return the options for examining a file, for a command that takes one size at a time.
 
     Raises:
         PipeschedError: PS225: a parameter has several values.

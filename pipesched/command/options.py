@@ -136,13 +136,13 @@ def request(kind: type[Asked], given: Given, **more: object) -> Asked:
 
 
 def costs(given: Given) -> Costs | None:
-    """Return the costs of ``--costs``, with those of ``--cost`` taking precedence, or None."""
+    """Return the costs from ``--costs``, overridden by those from ``--cost``, or None if neither option is given."""
     base, own = given.get("costs"), given.get("cost")
     return base if own is None else own if base is None else own.over(base)
 
 
 def compile_options(command: str, given: Given, sizes: Mapping[str, Value]) -> Options:
-    """Return the options to load and examine a file at a size.
+    """Return the options for examining a file at a size.
 
     Raises:
         PipeschedError: PS225: a size is below 1.

@@ -86,15 +86,15 @@ def _list_file(path: str) -> tuple[int, ...]:
     """Return the integers in a file, separated by spaces, commas or line breaks; brackets around them are ignored.
 
     Raises:
-        PipeschedError: PS225: the file has no number, too many, or an entry that is not an integer; PS809: it cannot be
-        read.
+        PipeschedError: PS225: the file has no number, too many numbers, or an entry that is not an integer; PS809: the
+        file cannot be read.
     """
     from pipesched.library.inputs import read_path
 
     words = [word for word in re.split(r"[\s,]+", read_path(path).text.strip().strip("[]")) if word]
     wrong = next((word for word in words if not WHOLE.fullmatch(word)), None)
     if wrong is not None or not words or len(words) > MOST_ENTRIES:
-        found = f"{short(wrong)} in it" if wrong is not None else f"{len(words):,} numbers in it"
+        found = f"it contains {short(wrong)}" if wrong is not None else f"it contains {len(words):,} numbers"
         help = f"a list file contains at most {MOST_ENTRIES:,} whole numbers, such as 4,3,7,2"
         raise fail(Code.USAGE, f"{path} is not a list: {found}", help=help)
     return tuple(map(int, words))

@@ -19,7 +19,7 @@ from pipesched.support.source import Span
 
 @dataclass(frozen=True)
 class Definition:
-    """A name's definition. kind: in words; node: the statement that defines it; parts: where it is visible."""
+    """A name's definition. kind: such as ``value``; node: the statement that defines it; parts: where it is visible."""
 
     name: ast.Name
     kind: str

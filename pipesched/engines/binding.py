@@ -36,8 +36,8 @@ class Binding:
 
 
 def binding(examination: Examination, path: Iterable[int]) -> Binding | None:
-    """Return the engines that bind a schedule's makespan; None without parts. path: the operations on the schedule's
-    critical path.
+    """Return the time of each engine on a schedule's critical path; None without parts. path: the operations on the
+    schedule's critical path.
     """
     left, schedule = exposed(examination), examination.loaded.schedule
     if left is None:

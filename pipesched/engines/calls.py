@@ -243,7 +243,7 @@ def _read(source: Source, begin: int, text: str) -> Iterator[tuple[Call, Span]]:
 
 def _require_size(source: Source, ranks: Mapping[int, Sequence[object]]) -> None:
     if sorted(ranks) != [*range(len(ranks))] or not ranks or len(ranks) > _RANKS:
-        message = f"{source.name} has ranks {', '.join(map(str, sorted(ranks)[:8])) or '-'}: list every rank from 0 up"
+        message = f"{source.name} has ranks {', '.join(map(str, sorted(ranks)[:8])) or '-'}: list every rank from 0"
         raise fail(EngineCode.CALLS_SYNTAX, message)
     if (count := sum(map(len, ranks.values()))) > _MOST:
         raise fail(Code.TOO_MANY_OPERATIONS, f"{source.name} has {count:,} calls; the limit is {_MOST:,}")

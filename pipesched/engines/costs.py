@@ -149,7 +149,7 @@ COUNTED = "work, idle / work and claims count exposed time as work"
 
 @dataclass(frozen=True)
 class Exposed(Part):
-    """Times of communication. all: the total on each rank. exposed: the part of it that does not overlap compute."""
+    """Times of communication by rank. all: the total time. exposed: the part that does not overlap compute."""
 
     key = "exposed"
 
@@ -192,7 +192,7 @@ def share(all: Iterable[Fraction], exposed: Iterable[Fraction]) -> Fraction | No
 
 
 def exposed(examination: Examination) -> Exposed | None:
-    """Return the communication of a schedule that does not overlap compute; None for an order that deadlocks."""
+    """Return the times of communication, and of its exposed part; None without parts or for an order that deadlocks."""
     analysis: Analysis = examination.analysis
     schedule, ticks = analysis.schedule, analysis.ticks
     if not (analysis.finished and analysis.of(Parts).given and len(schedule)):

@@ -17,7 +17,7 @@ The messages of a batch begin when the prerequisites of all of them are met, and
 have ended.
 
 The i-th send from one rank to another is received by the i-th receive. A call needs all of its prerequisites, so calls
-hang exactly if this graph has a cycle, whatever the timing. The size of the graph is linear in the number of calls.
+hang if and only if this graph has a cycle, whatever the timing. The size of the graph is linear in the number of calls.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Meetings:
 
     @cached_property
     def at(self) -> list[tuple[int, int]]:
-        """The rank of every call, and its number in the rank's list."""
+        """The rank of every call, and the position of the call in the rank's list, from 0."""
         return [(rank, k) for rank, calls in enumerate(self.calls.ranks) for k in range(len(calls))]
 
     def call(self, i: int) -> Call:
@@ -134,7 +134,7 @@ class Meetings:
         return high
 
     def verdict(self, model: Model) -> Communication:
-        """Return which models, among them the requested one, let every call complete; none if a partner is missing."""
+        """Return the models under which every call completes, among `MODELS` and the requested one."""
         models = dict.fromkeys([*MODELS, model])
         holds = () if self.uneven else tuple(str(x) for x in models if self.holds(x))
         fails = tuple(str(x) for x in models if str(x) not in holds)
@@ -143,8 +143,8 @@ class Meetings:
     # The graph of a model: nodes are calls, those of a meeting one node; edges lead to what waits.
 
     def _graph(self, model: Model) -> tuple[list[int], list[list[tuple[int, int]]]]:
-        """Return the node of every call, and the waits of every node, as pairs of a call in the node and the call that
-        it needs.
+        """Return the node of every call, and for every node its waits: pairs of a call in the node and a call that it
+        needs.
         """
         node = list(range(len(self.at)))
         for of in self.collective.values():
@@ -248,7 +248,7 @@ class Meetings:
         )
 
     def _said(self, i: int, needed: int, model: Model, joined: int) -> str:
-        """Describe what a call waits for. joined: the call in the meeting of `needed` that waits in turn."""
+        """Describe what a call waits for. joined: the call of the meeting of `needed` that waits in turn."""
         (rank, k), call, other = self.at[i], self.call(i), self.call(needed)
         if self.at[needed][0] != rank:
             why = f"waits for {other} on rank {self.at[needed][0]}"
@@ -270,7 +270,7 @@ def _engine(call: Call, model: Model) -> str:
 
 
 def _joined(node: list[int], together: Sequence[int]) -> list[int]:
-    """Assign the node of the first of these calls to all of them. A call belongs to only one meeting."""
+    """Assign the node of the first of these calls to all of them, since they are one meeting."""
     for i in together:
         node[i] = together[0]
     return node

@@ -173,7 +173,11 @@ def _by_letter(checked: Checked) -> dict[str, ast.Parts]:
     by_letter: dict[str, ast.Parts] = {}
     for item in items:
         if item.letter not in LETTERS or item.letter in by_letter:
-            known = f"{item.letter} has parts twice" if item.letter in by_letter else f"{item.letter} cannot have parts"
+            known = (
+                f"`parts {item.letter}` occurs twice"
+                if item.letter in by_letter
+                else f"{item.letter} cannot have parts"
+            )
             raise _fault(item, known, f"`parts` accepts {', '.join(LETTERS)}, each at most once")
         if len(item.each) > _MOST:
             raise _fault(

@@ -46,7 +46,7 @@ ROWS: tuple[Row, ...] = (
     Option(
         "traffic",
         flag,
-        "Instead, plot the makespan against the ratio of communication to compute, from 0 to 1.2.",
+        "With --plot: plot the makespan against the ratio of communication to compute, from 0 to 1.2.",
         default=False,
         on=("compare",),
         after="parts",

@@ -60,7 +60,7 @@ def verify(source: Source, options: Options) -> Report:
         PipeschedError: PS225 if options for schedules are given; PS265, PS266.
     """
     if replace(options, owned=(), comm=None, max_ops=Options().max_ops) != Options():
-        message = f"{source.name} has calls on engines: --comm is the only option for schedules that applies"
+        message = f"{source.name} has calls on engines: of the options for schedules, only --comm applies"
         raise fail(Code.USAGE, message, help="omit the others")
     calls, model = read(source), parse_model(options.comm or str(STRICT))
     made = Meetings(calls)

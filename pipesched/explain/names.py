@@ -29,8 +29,8 @@ _NO_SUCH = {
     "None": "there is no null value: every value is a number, true or false",
     "len": "only parameters can be lists; the declaration states the length, such as m",
     "range": "a range is written `low .. high`, and only after `in`",
-    "held": "it may be used only in the conditions of `greedy`",
-    "pending": "it may be used only in the programs of ranks",
+    "held": "it can be used only in the conditions of `greedy`",
+    "pending": "it can be used only in the programs of ranks",
     **dict.fromkeys(("sum", "floor", "ceil", "int", "round"), "use min, max, abs, `//` and `%`"),
 }
 
@@ -38,7 +38,7 @@ _NCCL = (
     "NCCL keeps the order of what a rank posts on one communicator:\n"
     "one-stream if all ranks share one (`device_id`, or batched sends),\n"
     "pair-stream if each pair of ranks has its own (torch without `device_id`);\n"
-    "what holds under strict also holds under both, even if NCCL does not buffer"
+    "a program that completes under strict also completes under both, even if NCCL does not buffer"
 )
 _GLOO = "gloo keeps the order only within a channel: use async for posted messages, strict for blocking sends"
 _MPI = "MPI_Ssend is strict, MPI_Bsend is buffered(k), and MPI_Send may be either"

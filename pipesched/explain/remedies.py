@@ -48,7 +48,7 @@ def deadlock(
 ) -> Sequence[Diagnostic]:
     """Suggest a remedy for a deadlock: a receive is moved, or messages are put on more communicators."""
     cures = [*_moves(program, model, links), *_communicators(program, model)] if len(program) <= INSTRUCTIONS else []
-    help = f"{'; or '.join(cures)}: then it holds under {model}"
+    help = f"{'; or '.join(cures)}: then the program completes under {model}"
     return [replace(one, help=help) for one in found] if cures else found
 
 

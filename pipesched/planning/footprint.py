@@ -300,13 +300,15 @@ def _recomputation(s: _Counted) -> str:
 def _run_again(s: _Counted) -> str:
     edge = gigabytes(activations.boundary(s.a, replace(s.x, context=s.x.context * s.schedule.slices)))
     kept = "the fraction K of its activations" if "K" in s.costs.given else f"its stage's input, {edge}"
-    return f"the schedule recomputes {s.again:,} forwards of whole stages (R); until its R, each F keeps {kept}"
+    return f"the schedule recomputes {s.again:,} forwards of whole stages (R); until its R, each such F keeps {kept}"
 
 
 def _types(a: Transformer, x: Training) -> str:
     if not x.autocast:
         return f"{a.dtype}: {a.dtype_bytes} bytes per parameter and activation"
-    return "autocast: 4 bytes per parameter and residual, 2 between norms, 2 per weight for its copy in each microbatch"
+    return (
+        "autocast: 4 bytes per parameter and residual, 2 per entry between norms and per weight copied by a microbatch"
+    )
 
 
 def _reserved(x: Training) -> str:
@@ -349,7 +351,7 @@ _ASSUMED: tuple[tuple[Callable[[_Counted], object], Callable[[_Counted], str]], 
         lambda s: s.schedule.slices > 1,
         lambda s: (
             f"a microbatch of the schedule is one of {s.schedule.slices} slices of a sequence, "
-            f"{s.a.sequence / s.schedule.slices:,g} tokens: 1/{s.schedule.slices} of all activations and messages"
+            f"{s.a.sequence / s.schedule.slices:,g} tokens, with 1/{s.schedule.slices} of the activations and messages"
         ),
     ),
     (
@@ -358,7 +360,7 @@ _ASSUMED: tuple[tuple[Callable[[_Counted], object], Callable[[_Counted], str]], 
     ),
     (
         lambda s: "M" in s.costs.by_microbatch,
-        lambda s: "each microbatch takes M times the bytes of the model: activations, messages, working set",
+        lambda s: "each microbatch takes M times the bytes of activations, messages and working set in the model",
     ),
     (
         lambda s: "M" not in s.costs.by_microbatch and s.costs.scalar("M") != 1,
@@ -408,7 +410,7 @@ _ASSUMED: tuple[tuple[Callable[[_Counted], object], Callable[[_Counted], str]], 
     (lambda s: s.a.experts, lambda s: "tokens are assumed to be spread evenly over experts"),
     (
         lambda s: s.schedule.placement.bidirectional,
-        lambda s: "every rank holds a copy of each of its stages on all of its routes",
+        lambda s: "every rank holds the weights of its stages on all routes",
     ),
     (
         lambda s: s.a.gated and s.x.kernels not in OWN,

@@ -50,12 +50,12 @@ def _cheaper(footprint: Footprint, cap: Fraction, peak: Mapping[str, int]) -> st
     _, x = footprint.trained
     if sum(peak[kind] for kind in STATES) > cap:
         zero = "" if x.zero == 3 else ", a higher ZeRO stage"
-        return f"parameters, gradients and optimizer alone exceed the cap: use more ranks, more tensor ranks{zero}"
+        return f"parameters, gradients and optimizer state exceed the cap: use more ranks, tensor parallelism{zero}"
     steps = [
         *(["recompute"] if x.recompute != "full" else []),
         *(["sequence_parallel = true"] if x.tensor > 1 and not x.sequence_parallel else []),
     ]
-    return f"use {', '.join([*steps, 'more context or tensor'])}, or an order with a lower peak"
+    return f"use {', '.join([*steps, 'more context or tensor'])} parallelism, or an order with a lower peak"
 
 
 def check_batch(subject: Subject) -> Iterator[Diagnostic]:

@@ -46,7 +46,7 @@ _HEADERS = ("m", "recompute", "ZeRO", "step", "tokens/s", "TFLOP/s\nper GPU", "M
 _SENT = {
     "tensor": "over t: per layer, 2 all-reduces of 2 s b h / c bytes in F and 2 in the backward, of which a rank sends "
     "2 (t-1)/t; with full recomputation, those of F are repeated (Narayanan et al., SC 2021, 3.2)",
-    "context": "over c: keys and values pass through c - 1 ranks in F, and again, with their gradients, in the "
+    "context": "over c: keys and values pass through c - 1 ranks in F, and, with their gradients, in the "
     "backward (Dubey et al. 2024, 3.3.2)",
     "experts": "over e: (e-1)/e of the tokens are sent to their experts and back, in F and in the backward",
     "gradients": "over d c, once per step: gradients are all-reduced; with ZeRO, (n-1)/n of the gradients are "
@@ -88,8 +88,9 @@ def facts(plan: Outcome) -> Iterator[str]:
     none = next((f" (for example: {kind})" for kind in plan.refused if kind.endswith("copies of 1 each")), "")
     refused = f" or are not supported by {launcher(request.trainer).named}" if request.trainer else ""
     yield (
-        f"{counts['choices']:,} choices: {counts['none']:,} do not divide{none}{refused}, {counts['over_the_cap']:,} "
-        f"are over the cap, {counts['slower_by_a_bound']:,} are excluded by a bound; {counts['timed']:,} were timed"
+        f"{counts['choices']:,} choices: {counts['none']:,} do not divide evenly{none}{refused}, "
+        f"{counts['over_the_cap']:,} are over the cap, {counts['slower_by_a_bound']:,} are excluded by a bound; "
+        f"{counts['timed']:,} were timed"
     )
 
 

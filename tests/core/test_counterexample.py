@@ -151,7 +151,7 @@ def _needed(listed: list[Instruction], i: int, j: int) -> bool:
     return any(x.op is Op.F and x.microbatch == listed[i].microbatch for x in listed[i : j + 1])
 
 
-HOLDS = "then it holds under strict"
+HOLDS = "then the program completes under strict"
 
 
 def _sent_first(row: list[str], received: int) -> str:

@@ -78,7 +78,7 @@ def _remedied(program: Program, report: Report) -> bool:
     """Return True if a single move is suggested; require that the program with this move finishes and swaps no
     message."""
     (advice,) = [d.help or "" for d in report.diagnostics if d.code == "PS401"]
-    match = re.fullmatch(r"on rank (\d+), put (\S+) before (\S+): then it holds under strict", advice)
+    match = re.fullmatch(r"on rank (\d+), put (\S+) before (\S+): then the program completes under strict", advice)
     if not match:
         return False
     lists = [program.instructions(rank) for rank in range(program.ranks)]

@@ -253,7 +253,7 @@ def test_a_step_inside_needs_version_3(update_golden: bool) -> None:
         with pytest.raises(stream.StreamError):
             stream.loads(text)
     bare = [[replace(x, stage=-1) if x.op == "STEP" else x for x in of] for of in stream.loads(made).ranks]
-    with pytest.raises(stream.StreamError, match="only in version 3 STEP has a stage"):  # its fingerprint is right
+    with pytest.raises(stream.StreamError, match="and only then, STEP has a stage"):  # its fingerprint is right
         stream.loads(stream.dumps(replace(stream.loads(made), ranks=tuple(map(tuple, bare)))))
 
 
@@ -562,7 +562,7 @@ def test_what_json_schema_cannot_say_is_refused_too() -> None:
     changes: tuple[tuple[Callable[[dict[str, Any]], object], str], ...] = (
         (lambda x: x.update(frozen=[1, 0]), "frozen: existing stages, ascending"),
         (lambda x: x.update(frozen=[7]), "frozen: existing stages, ascending"),
-        (lambda x: x["ranks"][0].insert(9, send | {"other": 1}), "other: omit it if it is the neighbour"),
+        (lambda x: x["ranks"][0].insert(9, send | {"other": 1}), "other: omit it if it is the neighbouring stage"),
         (lambda x: x["ranks"][0].insert(9, send | {"other": 2}), "stage 2 does not read stage 0"),
         (lambda x: x.update(reads={"1": [0]}), "reads.1: omit it if it contains only the previous stage"),
         (lambda x: x.update(reads={"1": [-1]}), "reads: no stage reads stage 0"),

@@ -126,7 +126,7 @@ def test_a_refused_name_says_what_to_write(tmp_path: Path, capsys: pytest.Captur
         assert main([*line.split(), "--color", "never", "-o", str(tmp_path / name)]) == 2
         told = capsys.readouterr()
         said = told.err + told.out
-        assert "PS225" in said and "means another form" in said
+        assert "PS225" in said and "contradicts" in said
         right = said.split("name it ")[1].replace('"', ",").split(",")[0].split()[0]
         assert main([*line.split(), "-o", right]) == 0 and Path(right).exists()
 

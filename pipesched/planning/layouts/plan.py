@@ -149,7 +149,7 @@ def leanest(rows: Sequence[Prediction]) -> list[Prediction]:
 
 
 def _dimensions(request: Request) -> str:
-    return f"p t c d must be {request.gpus}, and b d must divide the batch of {request.batch}"
+    return f"the product p t c d must be {request.gpus}, and b d must divide the batch of {request.batch}"
 
 
 def _nothing(search: Search) -> Diagnostic:

@@ -117,7 +117,7 @@ ROWS = (
         False,
         lambda s, p: s % p,
         _rounds,
-        lambda p, v, m: "" if m % (m // max(1, m // p)) == 0 else "the microbatches do not fill rounds of m // p",
+        lambda p, v, m: "" if m % (m // max(1, m // p)) == 0 else "the microbatches do not fill equal rounds",
     ),
 )
 _TWICE = "has several copies of every stage, on different ranks"

@@ -241,7 +241,7 @@ def refuses(space: Space, choice: Choice) -> str:
         (choice.training.tensor * choice.training.context, "t c ="),
     ):
         if max(ranks, space.node) % min(ranks, space.node):
-            return f"{what} {ranks} spans several nodes of {space.node} GPUs"
+            return f"{what} {ranks}: groups of this many ranks do not fit nodes of {space.node} GPUs evenly"
     if choice.p * choice.v * choice.m * (2 if choice.row.fused else 3) > MAX_OPS:
         return f"its order has more than {MAX_OPS:,} operations"
     if reason := choice.row.refuses(choice.p, choice.v, choice.m):

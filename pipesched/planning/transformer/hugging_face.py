@@ -279,7 +279,7 @@ def _parsed(source: Source) -> dict[str, object]:
     except ValueError as error:
         raise toml.broken(source, PlanningCode.MODEL_SYNTAX, "JSON", str(error), 1, 1) from None
     if not isinstance(config, dict):
-        raise fail(PlanningCode.MODEL_SYNTAX, f"{source.name} is not a config.json: it is not an object")
+        raise fail(PlanningCode.MODEL_SYNTAX, f"{source.name} is not a config.json: its top level is not a JSON object")
     return config
 
 

@@ -74,7 +74,7 @@ _RULES: tuple[tuple[Callable[[Layout], object], Callable[[Layout], str]], ...] =
         lambda x: f"has {x.letters.count('m')} m; the model has {x.predicted or 0} prediction layers",
     ),
     (lambda x: re.search("m.*t", x.letters), lambda x: "has a t after an m"),
-    (lambda x: not _in_one_last(x), lambda x: "has an m outside a single stage of the last chunk"),
+    (lambda x: not _in_one_last(x), lambda x: "has m in several stages, or outside the last chunk of a rank"),
     (
         lambda x: _in_one_last(x) and [n for n in x.predicting if n % x.ranks == 0 and len(x.stages) > x.ranks],
         lambda x: "has an m on rank 0",

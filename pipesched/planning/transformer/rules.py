@@ -103,7 +103,7 @@ RULES = (
     Rule(
         "model.experts.dense_layers",
         lambda a, x, s: _experts(a).dense_layers > a.layers,
-        lambda a, x, s: f"{_experts(a).dense_layers} of {a.layers} layers are without experts",
+        lambda a, x, s: f"dense_layers is {_experts(a).dense_layers}, more than the {a.layers} layers of the model",
         PlanningCode.MODEL_SHAPE,
     ),
     Rule(
@@ -122,13 +122,13 @@ RULES = (
     Rule(
         "training.context",
         lambda a, x, s: a.encoder is not None and x.context > 1,
-        lambda a, x, s: f"context {x.context}: attention to an encoder over several ranks is not counted",
+        lambda a, x, s: f"context {x.context}: context parallelism is not supported for encoder-decoder models",
         help=lambda a, x, s: "context = 1",
     ),
     Rule(
         "training.tensor",
         lambda a, x, s: x.tensor > a.heads,
-        lambda a, x, s: f"{x.tensor} ranks share {a.heads} heads",
+        lambda a, x, s: f"tensor {x.tensor} is more than the {a.heads} heads",
         help=lambda a, x, s: f"use at most {a.heads}",
     ),
     Rule(
@@ -154,7 +154,7 @@ RULES = (
     Rule(
         "training.recompute",
         lambda a, x, s: x.recompute == "operations" and (a.experts or a.latent or a.encoder or x.lora),
-        lambda a, x, s: "recomputation by operation is not counted for experts, latent attention, an encoder or LoRA",
+        lambda a, x, s: "recomputation by operation is not supported for experts, latent attention, an encoder or LoRA",
         help=lambda a, x, s: "use none, selective or full",
     ),
     Rule(
@@ -196,7 +196,7 @@ RULES = (
     Rule(
         "training.lora",
         lambda a, x, s: x.lora and (a.latent or (a.experts and x.lora_on == "all")),
-        lambda a, x, s: "adapters of experts and of latent attention are not counted",
+        lambda a, x, s: "adapters of experts and of latent attention are not supported",
         help=lambda a, x, s: 'with experts lora_on must be "attention" or "qv"',
     ),
     Rule(
@@ -244,7 +244,7 @@ STAGES = (
         lambda a, x, s: f"a stage has layers of both the encoder (the first {_encoder(a)} layers) and the decoder",
         PlanningCode.MODEL_STAGES,
         label=lambda a, x, s: f"no stage ends after layer {_encoder(a)}",
-        help=lambda a, x, s: "the decoder must begin with a stage, as in Megatron-LM",
+        help=lambda a, x, s: "the first layer of the decoder must be the first layer of a stage, as in Megatron-LM",
     ),
     Rule(
         "training.layout",

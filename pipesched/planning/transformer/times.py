@@ -135,7 +135,7 @@ def on_device(
         hidden = "constants as fitted to published runs"
     note = f"{a.name} on {device.name} {reached}, {links[0]} GB/s in a node, {links[1]} GB/s beyond; {hidden}"
     if x.data * x.context > 1:
-        note += ", without the messages between copies once per step"
+        note += ", without the messages that copies exchange once per step"
         note += "; ZeRO's messages in every microbatch overlap compute" if x.zero >= 2 else ""
     if slices > 1:
         note += f"; a slice takes 1/{slices} of its sequence's time, as if each attended to the whole sequence"
