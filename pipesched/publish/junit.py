@@ -1,4 +1,4 @@
-"""JUnit XML: a test suite for each file, a test case for each of its sizes, as CI systems read them.
+"""Writes verdicts as JUnit XML for CI systems: a test suite for each file, a test case for each of its sizes.
 
 failure   an error in the file          error     a wrong command line or an unreadable file
 skipped   there is no verdict           system-out   the verdict on one line, and its warnings
@@ -18,7 +18,7 @@ KINDS = {1: "failure", 2: "error", NOT_JUDGED: "skipped"}
 
 
 def text(reports: Sequence[Report]) -> str:
-    """Return several verdicts as one XML document; it has no times, since none were measured."""
+    """Return several verdicts as one XML document, without durations, since none were measured."""
     root = Element("testsuites", {"name": "pipesched verify", **_counts(reports)})
     for source, found in groupby(reports, key=lambda report: report.source or ""):
         cases = list(found)

@@ -1,4 +1,4 @@
-"""SARIF 2.1.0 (OASIS, 2020): the findings of a run as GitHub's code scanning and editors read them.
+"""Writes findings as SARIF 2.1.0 (OASIS, 2020), which GitHub's code scanning and editors read.
 
 A run has one result per finding and one rule per code; checks that pass have no result. Lines and columns are counted
 from 1, in Unicode characters; a finding without a position in a file has no location.
@@ -43,7 +43,7 @@ def text(reports: Sequence[Report]) -> str:
 
 
 def _result(found: Diagnostic, rule: int) -> dict[str, object]:
-    """Return a finding as a result: its message with notes and remedy, its place, and further related locations."""
+    """Return a finding as a SARIF result: its message with notes and remedy, its location, and related locations."""
     placed = [(label, label.span) for label in found.labels if label.span is not None]
     without = [label.message for label in found.labels if label.span is None]
     help = [] if found.help is None else [f"help: {found.help}"]

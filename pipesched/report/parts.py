@@ -1,4 +1,4 @@
-"""The parts of a verdict: a schedule's costs and the checked properties, each with its text and JSON.
+"""The parts of a verdict: communication, memory, times, claims, and parts of extensions, with their text and JSON.
 
     deadlock-free (strict, so under every model)                      Communication
     peak 5.5 of cap none, on rank 0      [5.5  4.5  3.5  2.5]         Memory
@@ -26,10 +26,10 @@ _SHOWN = 8  # most ranks of a list that are printed; longer ones keep both ends
 class Communication(Value):
     """Verdicts on deadlock under the communication models.
 
-    model: the requested model. holds: the models under which the program ends. fails: the models under which it
+    model: the requested model. holds: the models under which the program finishes. fails: the models under which it
     deadlocks. capacity: the smallest number of buffered messages per channel that prevents deadlock, 0 if none need be
-    buffered, None if no number suffices. makespan: the makespan if messages queue under the model; None if no model was
-    requested or the program never ends.
+    buffered, None if no number suffices. makespan: the makespan with messages in the queues of that model; None if no
+    model was requested or the program never ends.
     """
 
     model: str
@@ -68,8 +68,8 @@ class Memory(Value):
     other uses of memory. received, unsent: for each rank, the largest number of messages that are received but not yet
     used, and made but not yet sent; None unless the file names its messages. A peak does not include message buffers,
     parameters, gradients, optimizer states or workspace. host: for each rank, the peak in host memory, where an
-    activation stays from its O to its L; None without offloading. instead: a line to show in place of peaks, if
-    activations were only counted in rounded sizes.
+    activation stays from its O to its L; None without offloading. instead: a line to show in place of the peaks, for an
+    answer whose activations were counted in rounded sizes.
     """
 
     release: str
@@ -86,7 +86,7 @@ class Memory(Value):
         return f"<Memory peak {_list_text(self.peak)} of cap {_list_text(self.cap) if self.cap else 'none'}>"
 
     def lines(self, *, unit: bool = False) -> list[str]:
-        """Return the lines on memory: peak, cap and rank, every rank's peak. unit: name the unit of peaks."""
+        """Return the lines on memory: the largest peak, its cap and rank, all peaks. unit: whether to name the unit."""
         if not self.peak:
             return []
         if self.instead:
@@ -107,7 +107,7 @@ class Memory(Value):
         return lines
 
     def to_json(self) -> dict[str, object]:
-        """Return the figures as JSON; a cap that is the same on all ranks is one number, otherwise a list by rank."""
+        """Return the memory as JSON; a cap that is the same on all ranks is one number, otherwise a list by rank."""
         cap = self.cap[0] if self.cap and len(set(self.cap)) == 1 else self.cap
         counts = {"received": self.received, "unsent": self.unsent}
         listed = {name: None if row is None else list(row) for name, row in counts.items()}
@@ -154,8 +154,8 @@ class Claim(Value):
 
 
 class Part:
-    """A part that an extension adds, between memory and times. key: the part's key in JSON. kept: if the part counts
-    memory, a description of the amount that a recomputed F keeps.
+    """A part that an extension adds to a verdict, between memory and time. key: the part's key in JSON. kept: if the
+    part counts memory, a description of the amount that a recomputed F keeps.
     """
 
     key: ClassVar[str]
@@ -163,7 +163,7 @@ class Part:
 
     @property
     def assumed(self) -> tuple[str, ...]:
-        """The assumptions behind its figures, in words."""
+        """The assumptions behind the part's figures, in words."""
         return ()
 
     def lines(self) -> list[str]:
@@ -206,7 +206,7 @@ class Parts(Value):
 
     @property
     def counted(self) -> bool:
-        """True if another part also counts memory, in its own unit."""
+        """True if a part of an extension also counts memory, in its own unit."""
         return any(part.kept for part in self.more)
 
     @property

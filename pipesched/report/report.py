@@ -1,4 +1,4 @@
-"""The verdict as a value: checks, findings, costs.
+"""The result of `verify` as a value: checks, findings, costs.
 
     ok  interleaved 1F1B  p=4 v=2 m=8   128 ops, 112 messages
         complete · data flow · channels FIFO · deadlock-free (strict, so under every model)
@@ -34,14 +34,14 @@ _INDENT = " " * 4
 
 
 class _Known(Generic[Part]):
-    """A part of a report; reading an unknown part raises PipeschedError with the findings."""
+    """A descriptor of a part of a report; reading an unknown part raises PipeschedError with the findings."""
 
     def __init__(self, of: Callable[[Parts], Part | None]) -> None:
         self.of = of
 
     def __get__(self, report: Report | None, owner: type) -> Part:
         if report is None:
-            raise AttributeError("a part can belong to only one report")
+            raise AttributeError("read this attribute of a report, not of its class")
         part = self.of(report.parts)
         if part is None:
             raise PipeschedError(report.diagnostics)
@@ -74,9 +74,9 @@ class Report(Judged):
     and time. In a broken schedule some parts are unknown: `report.time` then raises PipeschedError, and
     `report.parts.time` is None. subject: the analysis that a notebook draws. forward_only: whether there is no
     backward, so that nothing is trained. frozen: the stages that are not trained. verdict: the verdict on an
-    optimizer's answer, if it is one. not_judged: the answer's entries that were not checked. title: the schedule's
-    display name, if not `name`. notes: remarks on how a framework made the schedule. recorded: the recorded runs that
-    were compared.
+    optimizer's answer, if the file is one. not_judged: the answer's entries that were not checked. title: the
+    schedule's display name, if not `name`. notes: remarks on how a framework made the schedule. recorded: the recorded
+    runs that were compared with the schedule.
     """
 
     name: str | None
@@ -209,7 +209,7 @@ class Report(Judged):
         }
 
     def _title(self, name: str | None) -> list[str]:
-        """Return the name, which is the schedule's or the file's, and the sizes, without empty texts."""
+        """Return the name of the schedule or the file, and the sizes; a missing name or missing sizes are left out."""
         return [part for part in (render.clean(name or ""), render.sizes(self.parameters)) if part]
 
     def _head(self, color: bool, name: str | None) -> str:

@@ -3,7 +3,7 @@
     trace ── read ──> Measured ── fits ──> medians by stage ── rounded ──> costs.toml ──> --costs of every command
 
 Costs are in microseconds. Gaps are filled and reported: a message for which no rank waited costs 0; if a stage ran only
-full backwards while others split them, its backward is divided in the same proportion.
+full backwards while others split them, its B is divided into I and W in the proportion of the other stages.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pipesched.support.source import Source
 from pipesched.views.tables import table
 
 DIGITS = 3
-"""The default number of significant digits of a cost; two runs agree on fewer digits."""
+"""The default number of significant digits of a cost; two runs of a schedule usually agree on fewer."""
 
 _KERNELS = "the trace has GPU kernels, which may run on after the recorded operation that launched them has ended"
 _NANO = 1000  # nanoseconds in a microsecond
@@ -67,7 +67,7 @@ class Calibration:
             )
             for fit in self.fits
         ]
-        spread = "spread: the distance between the quartiles; left out: outliers"
+        spread = "spread: the interquartile range in % of the time; left out: the number of outliers"
         return "\n".join([table(headers, rows), "", spread, *(f"note: {note}" for note in self.notes)])
 
     def toml(self) -> str:
@@ -169,12 +169,12 @@ def _row(key: str, values: Values, measured: Measured, notes: list[str]) -> list
 def _missing(key: str, stages: Sequence[int]) -> str:
     which = f"stage{'s' * (len(stages) > 1)} {', '.join(map(str, stages))}"
     reasons = {
-        "C": f"no rank waited for a message of {which}, so C is 0 there",
+        "C": f"no rank waited for a message from {which}, so C is 0 there",
         "B": f"{which} never ran a full backward, so B is I + W there",
         "FB": f"{which} never ran an overlap pair, so FB is F + B there",
-        "F": f"{which} ran F only in overlap pairs: F / FB is assumed to be the same as on other stages",
+        "F": f"{which} ran F only in overlap pairs: F is assumed to be the same part of FB as elsewhere",
     }
-    return reasons.get(key, f"{which} never ran {key} alone: {key} / B is assumed to be the same as on other stages")
+    return reasons.get(key, f"{which} never ran {key} alone: {key} is assumed to be the same part of B as elsewhere")
 
 
 def _instead(key: str, stage: int, values: Values) -> Fraction:

@@ -1,4 +1,4 @@
-"""Writes the costs that a verb has computed to the file given by `-o`: in the format of `--costs`, or as JSON."""
+"""Writes the costs that a command has computed to the file given by `-o`: in the format of `--costs`, or as JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _FORMS: endings.Forms = {"costs": (".toml",), "json": (".json",)}
 
 
 class Found(Protocol):
-    """The costs that a verb has computed. toml: the costs in the format that `--costs` reads."""
+    """The costs that a command has computed. toml: the costs in the format that `--costs` reads."""
 
     def toml(self) -> str: ...
 

@@ -50,7 +50,7 @@ RUN = (
 )
 CALIBRATE = (
     Option("digits", whole, "Significant digits.", "WHOLE", 3),
-    replace(JSON, help="Print one object: the costs, and the data behind the fit."),
+    replace(JSON, help="Print one JSON object: the costs, and the data to which they were fitted."),
     replace(FILE, help="Write the costs in the format of --costs; - for stdout.", metavar="COSTS.toml"),
     COLOR,
 )

@@ -7,8 +7,8 @@
         return module, inputs                    inputs: one microbatch, a tensor or a tuple of them
         return module, inputs, loss              loss: maps the last stage's output to a number
 
-Costs are in milliseconds. Stages on other ranks take their costs from `--costs`, if rehearsals of those ranks wrote
-them there, or else the costs of the nearest measured stage.
+Costs are in milliseconds. The costs of stages on other ranks are copied from `--costs`, to which rehearsals of those
+ranks can write them, or else from the nearest measured stage.
 """
 
 from __future__ import annotations
@@ -75,8 +75,8 @@ class Request:
 @dataclass(frozen=True)
 class OneRank:
     """The result of a rehearsal. notes: the assumptions that were made. given: the costs from `--costs`, by kind and
-    stage. by_model: the peak bytes that `--model` predicts, or None. factors: the bytes of its layers relative to the
-    model's prediction, for `plan --kept`.
+    stage. by_model: the peak bytes that `--model` predicts, or None. factors: the measured bytes of the layers relative
+    to the model's prediction, for `plan --kept`.
     """
 
     stream: Stream
@@ -331,7 +331,7 @@ def _part(
     inputs = _inputs(module, rest, stage, request, trained)
     if stage + 1 == stages and len(rest) < 2:
         said = "cross entropy of its outputs with random tokens" if trained is not None else "the mean of its output"
-        notes.append(f"the loss of the last stage is {said}; the factory may return a different one")
+        notes.append(f"the loss of the last stage is {said}; your function can return a different one")
     loss = rest[1] if len(rest) > 1 else _entropy if trained is not None else _mean
     return Part(module, tuple(x.to(request.device) for x in inputs), loss)
 
@@ -348,7 +348,7 @@ def _module(given: object, rest: Sequence[object], stage: int, request: Request)
         kinds = ", ".join(type(x).__name__ for x in (given, *rest))
         raise fail(
             RuntimeCode.NO_STAGE,
-            (f"{request.factory} does not return a module for stage {stage}: {kinds}"),
+            (f"{request.factory} returned {kinds} for stage {stage}"),
             help=_RETURNS,
         )
     if any(x.is_meta for x in (*given.parameters(), *given.buffers())):

@@ -125,7 +125,7 @@ def _verified(emission: Emission) -> Emission:
     if order is None:
         raise PipeschedError(emission.report.diagnostics)
     if order.ranks > MAX_RANKS:
-        raise fail(Code.USAGE, f"{order.ranks} ranks need as many processes; the limit is {MAX_RANKS}")
+        raise fail(Code.USAGE, f"{order.ranks} ranks need one process each; the limit is {MAX_RANKS}")
     return emission
 
 
@@ -169,7 +169,7 @@ def _job(emission: Emission, predicted: Prediction, request: Request) -> Job:
 
 
 def _another(text: str) -> str:
-    """Return a different valid stream: the last rank ends before its STEP."""
+    """Return a different valid stream, in which the last rank has no STEP."""
     stream = loads(text)
     return dumps(replace(stream, ranks=(*stream.ranks[:-1], stream.ranks[-1][:-1])))
 

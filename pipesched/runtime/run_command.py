@@ -21,10 +21,10 @@ def run(file: str, **given: Any) -> int:
 
     \b
     --pace is the duration of a cost of 1, or of a mean forward if a step would otherwise last longer than --timeout, as
-    with the microseconds of `calibrate`. --engine torch runs the compute operations in torch's own runtime, whose
-    lowering is verified before the first step. --fault kill@1:7 kills rank 1 at its 7th instruction; other kinds are
-    freeze, raise, raise-backward, nan, shape, dtype, stall, leave, collective, weights and hook. The run then ends with
-    exit status 1 and the code of the fault.
+    with the costs in microseconds that `calibrate` writes. --engine torch runs the compute operations in torch's own
+    runtime, whose lowering is verified before the first step. --fault kill@1:7 kills rank 1 at its 7th instruction;
+    other kinds are freeze, raise, raise-backward, nan, shape, dtype, stall, leave, collective, weights and hook. The
+    run then ends with exit status 1 and the code of the fault.
 
     \b
     --rank runs the list of one rank of a pipeline of any size in one process, with imitated neighbours. --stages names

@@ -91,8 +91,8 @@ def _cost(value: object) -> Cost:
 @dataclass(frozen=True)
 class Rehearsal(Judged):
     """The result of a successful run. counted, peak: measured and predicted peaks, in microbatches through 1/p of the
-    model. versions: the largest number of weight versions by rank, if STEPs are inside the order. measured: seconds of
-    a step, or None. trace: Chrome's trace events of all instructions, if requested.
+    model. versions: the largest number of weight versions by rank, if STEPs are inside the order. measured: the median
+    seconds of a step, or None. trace: Chrome's trace events of all instructions, if requested.
     """
 
     emission: Emission
@@ -119,7 +119,7 @@ class Rehearsal(Judged):
         what = f"the {kind} of {self.tensor} in step {self.step} differs from the undivided model's"
         note = f"error {self.error:.1e} = max |{letter} - {letter}0| / max |{letter}0|; {TOLERANCE:g} is the tolerance"
         help = (
-            "the order is verified, so examine the stages: different weights, random numbers, buffers, in-place changes"
+            "the order is verified, so the cause is in the stages: weights, random numbers, buffers or in-place changes"
         )
         return [*warnings, Diagnostic(RuntimeCode.GRADIENTS_DIFFER, what, (), (note,), help)]
 
@@ -171,7 +171,7 @@ class Rehearsal(Judged):
             )
 
     def _versions(self) -> Iterator[str]:
-        """Yield the counted weight versions next to the versions of the verdict."""
+        """Yield the line with the counted weight versions and whether they equal the verdict's."""
         part = self.emission.report.parts.of(VersionPart)
         if self.versions and part is not None:
             counted, said = ("  ".join(map(str, row)) for row in (self.versions, part.alive))
@@ -185,7 +185,7 @@ class Rehearsal(Judged):
             return ""
         predicted = float(makespan) * unit
         more = f" ({measured / predicted - 1:+.1%})".replace("%", " %") if predicted else ""
-        return f", {predicted * 1e3:g} ms predicted: makespan {shown(makespan)} of {unit * 1e3:g} ms{more}"
+        return f", {predicted * 1e3:g} ms predicted: makespan {shown(makespan)} at {unit * 1e3:g} ms per unit{more}"
 
     def to_json(self) -> dict[str, object]:
         """Return the report as JSON with all numbers: measured ones as JSON numbers, exact ones as in other reports."""

@@ -5,9 +5,9 @@
              = the end of a copy (O, L)             its cause is the operation that began the engine's busy time
              = 0                                    it has no cause
 
-A start is the maximum of these, so at least one of them is tight. If both are tight, the previous slot is the cause:
-without the message, x would not start earlier. The critical path follows the causes back from the last end to 0 without
-a gap: its operations and messages add up to the makespan.
+A start is the maximum of these, so it equals at least one of them, which is called tight. If the previous slot is
+tight, it is the cause: without the message, x would not start earlier. The critical path follows the causes back from
+the last end to 0 without a gap: its operations and messages add up to the makespan.
 
     rank 2   ...... F0 F1 ... B0 .. F2 B1 .....          idle(r) = makespan - work(r)
              warm-up      waits           cool-down              = the sum of the five parts

@@ -36,7 +36,7 @@ def producers(chart: Chart) -> list[tuple[int, ...]]:
 
 
 def amounts(chart: Chart, column: Ints, written: Callable[[Fraction], Text]) -> list[Text]:
-    """Format amounts of memory, in `memory.part`, in the unit of peaks; each distinct value is formatted once."""
+    """Convert amounts of memory from `memory.part` to the unit of peaks; each distinct value is formatted once."""
     values = column.tolist()
     known = {value: written(value * chart.analysis.memory.part) for value in set(values)}
     return [known[value] for value in values]

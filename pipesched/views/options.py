@@ -31,6 +31,6 @@ OPTIONS: tuple[Option, ...] = (
     Option("ascii", flag, _for("ascii") + "Use only ASCII characters.", default=False),
     *ALL,
     DIGITS,
-    replace(JSON, help="Print one object: format, picture, and the file's findings."),
+    replace(JSON, help="Print one JSON object: format, picture, and the findings on the file."),
     COLOR,
 )

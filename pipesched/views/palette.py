@@ -29,7 +29,7 @@ from pipesched.views.chart.colours import FILL, LIGHTEN, OTHER, channels, shade
 
 @dataclass(frozen=True)
 class Style:
-    """A style of cells in SVG. fill: the fill for each value of `Kind.colour`, as ``#rrggbb``. called: the names of
+    """The style of an SVG figure. fill: the fill for each value of `Kind.colour`, as ``#rrggbb``. called: the names of
     kinds in this style, by letter. lighten: how close to white the last chunk is, from 0 to 1.
 
     numbers: labels show the microbatch only, without a letter. first: the number of the first rank and microbatch.

@@ -23,7 +23,7 @@ BOUND = 2_000
 
 @runtime_checkable
 class Sited(Protocol):
-    """An origin in which a few spans make all operations, so that it can return all places together."""
+    """An origin in which all operations come from a few spans, so that it can return all places together."""
 
     def sited(self) -> tuple[Column, Sequence[Span]]:
         """Return the index of each operation's span, shape (operations,), and the spans."""

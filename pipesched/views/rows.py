@@ -57,7 +57,7 @@ class Inset(Row):
 
 
 class Strip(Row):
-    """Parts of slots that charts mark with a strip. name: its name in legends.
+    """Parts of slots that charts mark with a strip. name: their name in legends.
 
     parts: takes a chart; returns for each operation the marked parts of its slot, each as begin and end in fractions of
     its time. The second operation of a pair has none.

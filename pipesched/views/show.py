@@ -111,8 +111,9 @@ def show(source: Source, asked: Options, how: Request) -> Picture:
     """Draw a file at the costs in the options; the file's own costs apply to kinds that have no cost there.
 
     Raises:
-        PipeschedError: as `load`; PS222, PS225: options do not apply to it; PS815: it cannot be drawn; PS816 to PS818:
-        a trace is unreadable, or belongs to another schedule; PS820: cairosvg or the program `dot` is missing.
+        PipeschedError: as `load`; PS222, PS225: options do not apply to the file; PS815: the file cannot be drawn;
+        PS816 to PS818: a trace is unreadable, or belongs to another schedule; PS820: cairosvg or the program `dot` is
+        missing.
     """
     made, above = examined(source, asked), overlay(how)
     laid = Laid(made.analysis) if above is None or above.lay is None else above.lay.load()(made, how)

@@ -41,7 +41,7 @@ def csv(chart: Chart) -> str:
 
 
 def columns(chart: Chart, written: Callable[[Fraction], Cell], never: Cell) -> dict[str, Sequence[object]]:
-    """Return the columns by name. written: formats times and amounts. never: the time of operations that never run."""
+    """Return the columns by name. written: formats times and amounts. never: the value for times that do not exist."""
     schedule, times = chart.schedule, chart.times
     start, end = (_instants(chart, ticks.tolist(), written, never) for ticks in (times.start, times.end))
     return {

@@ -318,7 +318,7 @@ class Stop(Record):
             yield from (self._message(x, lane) for x, lane in self._lanes.items())
 
     def _row(self, mark: marks.Mark) -> Iterator[str]:
-        """Yield the row of a waiting rank, beginning at the end of its last operation."""
+        """Yield the hatched mark in the row of a waiting rank, from the end of its last operation on."""
         frame, start = self.frame, self.chart.schedule.start
         until = int(self.chart.times.end[int(start[mark.rank]) : int(start[mark.rank + 1])].max(initial=0))
         if until > frame.end:

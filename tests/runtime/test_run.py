@@ -158,7 +158,9 @@ class TestWhatItTells:
         assert re.fullmatch(r"    loss \d\.\d{6}, as in the undivided model", loss)
         assert re.fullmatch(r"    gradients as .*: largest error (0|\d\.\de-\d\d), 1e-12 allowed", gradients)
         assert peak == "    peak activations counted [2  1], as predicted"
-        assert re.fullmatch(r"    step [\d.]+ ms measured, 15 ms predicted: makespan 15 of 1 ms \(\+[\d.]+ %\)", time)
+        assert re.fullmatch(
+            r"    step [\d.]+ ms measured, 15 ms predicted: makespan 15 at 1 ms per unit \(\+[\d.]+ %\)", time
+        )
         assert bubble == "    predicted makespan 15 = 12 work + 3 idle   bubble 20 % (1/5)"
 
     def test_what_the_prediction_leaves_out_is_said(self, capsys: Captured) -> None:

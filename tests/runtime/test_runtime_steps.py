@@ -57,7 +57,7 @@ def received(stream: Stream, rank: int) -> list[Instruction]:
 REFUSED = {
     "shape": "activation 0 of stage 0 is float64[3, 5], but the other end expects float64[3, 6]",
     "dtype": "activation 0 of stage 0 is float32[3, 6], but the other end expects float64[3, 6]",
-    "missing": "rank 0 holds the (route, stage) [(0, 0)], but modules were given for []",
+    "missing": "rank 0 has the (route, stage) pairs [(0, 0)], but modules were given for []",
     "microbatches": "inputs of shape [11, 6] cannot be split into 4 microbatches",
     "boundaries": "1 boundaries for 2 stages",
 }

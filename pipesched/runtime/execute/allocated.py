@@ -40,9 +40,9 @@ class Bytes(Protocol):
         """Largest number of bytes allocated at the same time since `restart`."""
 
     def restart(self, *, counts: bool = True) -> None:
-        """Set the peak to the bytes allocated now. counts: whether later host allocations are counted.
+        """Set the peak to the bytes allocated now. counts: whether to count from here on.
 
-        On a CPU, copies to host memory would otherwise be counted as device memory.
+        On a CPU, False keeps copies to host memory from being counted as device memory.
         """
 
 

@@ -51,8 +51,8 @@ class Saved:
     """The state of a microbatch between its F and the end of its backward.
 
     inputs: the graph's leaves. roots: the outputs, or the loss. arrived: the gradients of the roots, once known. once:
-    the reason why the backward can run only once, or None. weights: the tensors on which the module
-    ran, if not on its own parameters.
+    the reason why the backward can run only once, or None. weights: the tensors that the module used in place of its
+    own parameters, if any.
     """
 
     inputs: tuple[Tensor, ...]
@@ -151,7 +151,8 @@ _WHOLE = {
 def selective() -> Iterator[list[str]]:
     """Detect selective activation checkpointing during a forward, since its backward can run only once.
 
-    Such checkpointing returns each saved value once and leaves no trace in the graph, so the forward must detect it.
+    Such checkpointing returns each saved value only once and leaves no trace in the graph, so it must be detected
+    during the forward.
     """
     mode = torch.utils.checkpoint._CachingTorchDispatchMode
     found: list[str] = []

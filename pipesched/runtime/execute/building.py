@@ -1,4 +1,4 @@
-"""Checks before the first step of a runtime: modules, replicas, copies of stages, and boundaries."""
+"""Checks modules, replicas, copies of stages, and boundaries before the first step of a runtime."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ def check_modules(
 
     Raises:
         RunError: PS831 if an instruction or property of the stream is not supported. ValueError: if stages are missing
-        or unexpected, if two modules are given for one stage, or if the group has another size.
+        or unexpected, if two modules are given for one stage, or if the group has a different size.
     """
     if wrong := beyond(stream):
-        help = "run a schedule without it, or run the stream on your own runtime"
+        help = "run a schedule without this instruction, or run the stream on your own runtime"
         raise RunError(Fault(UNSUPPORTED, f"{stream.name}: the runtime does not support {wrong}", Place(0), (), help))
     if not 0 <= rank < len(stream.ranks):
         raise ValueError(f"rank {rank}: the stream has ranks 0 to {len(stream.ranks) - 1}")
     if set(modules) != set(stream.held_by(rank)):
         held, given = list(stream.held_by(rank)), sorted(modules)
-        raise ValueError(f"rank {rank} holds the (route, stage) {held}, but modules were given for {given}")
+        raise ValueError(f"rank {rank} has the (route, stage) pairs {held}, but modules were given for {given}")
     for stage in {stage for _, stage in modules}:
         if len({id(module) for (_, s), module in modules.items() if s == stage}) > 1:
             raise ValueError(f"rank {rank} has stage {stage} on several routes: give one module for all of them")
@@ -113,12 +113,12 @@ def check_replicated(notes: Sequence[Note]) -> None:
 
 
 def check_copies(stream: Stream, notes: Sequence[Note]) -> None:
-    """Require that both copies of every stage have the same weights, with the same sharing and initial values.
+    """Require that all copies of a stage have the same weights, shared in the same way, with the same initial values.
 
     All ranks reach the same result. Only a few values of each weight are compared.
 
     Raises:
-        RunError: PS824 with the first stage whose copies differ.
+        RunError: PS824, which names the first stage whose copies differ.
     """
     for stage in range(stream.stages):
         ways = [(number, route.ranks[stage]) for number, route in enumerate(stream.placement)]
@@ -169,14 +169,14 @@ def infer_boundaries(
     known: Known,
 ) -> list[tuple[Boundary, ...]]:
     """Return the boundaries of each example: the model's input, and the output of every stage but the last. They are
-    given in `examples`, or found by one forward per stage, in order; `known` avoids a stage's forward for a known input
-    boundary.
+    given in `examples`, or found by one forward per stage, in order; no forward is needed for a stage and input
+    boundary in `known`.
 
     keywords: the keyword inputs of each example.
 
     Raises:
-        RunError: PS824 on every rank if a stage fails or returns no tensors.
-        ValueError: if the example is missing, or does not have one boundary per stage.
+        RunError: PS824 on every rank if the example is missing, or if a stage fails or returns no tensors. ValueError:
+        if an example consists of boundaries, but does not have one per stage.
     """
     given = [_given(example, stream.stages) for example in examples or ()]
     if given and None not in given:
@@ -218,7 +218,7 @@ def _given(example: Example, stages: int) -> tuple[Boundary, ...] | None:
     given = tuple(cast("Sequence[Boundary]", example))
     if len(given) != stages:
         raise ValueError(
-            f"{len(given)} boundaries for {stages} stages: give those of the input and of each output but the last"
+            f"{len(given)} boundaries for {stages} stages: give the model's input, and each output but the last"
         )
     return given
 
@@ -233,8 +233,8 @@ def _made(
     device: torch.device,
     known: Known,
 ) -> list[Boundary] | str:
-    """Return a stage's output boundary for each example (stage -1: the model's input), or an error message. found: the
-    stage's input boundaries.
+    """Return a stage's output boundary for each example (stage -1: the model's input), or an error message. found: for
+    each example, the boundaries before this one.
     """
     if stage < 0 and examples is None:
         return "the rank of stage 0 has no example of the model's input"
@@ -277,7 +277,7 @@ def split_batch(value: Iterable[Part], count: int, what: str) -> list[Part]:
     """Split a batch into microbatches: a tensor along its first dimension, a sequence into its elements.
 
     Raises:
-        ValueError: if the batch does not divide evenly, or has another number of microbatches.
+        ValueError: if the batch does not divide evenly, or does not have `count` microbatches.
     """
     if isinstance(value, Tensor):
         if value.dim() == 0 or value.shape[0] % count:
@@ -295,7 +295,7 @@ def split_keywords(
     """Split keyword inputs into microbatches: tensors and lists are split like a batch; any other value is repeated.
 
     Raises:
-        ValueError: if no stage on this rank takes a keyword, or a batch does not divide evenly.
+        ValueError: if no stage on this rank takes one of the keywords, or a batch does not divide evenly.
     """
     given = keywords or {}
     for name in given:

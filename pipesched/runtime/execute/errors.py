@@ -116,7 +116,7 @@ class Place:
 
     @property
     def name(self) -> str:
-        """The place without what the rank waits for: ``rank 0, step 1, instruction 7 (0RECV_B0)``."""
+        """The place, without the message that the rank waits for: ``rank 0, step 1, instruction 7 (0RECV_B0)``."""
         step = f", step {self.step}" if self.step else ""
         return f"rank {self.rank}{step}" + (
             f", instruction {self.instruction} ({self.text})" if self.instruction else ""

@@ -23,7 +23,7 @@ def everybody(value: Value, group: dist.ProcessGroup | None = None) -> list[Valu
     """Gather a JSON value from every rank, ordered by rank in the group. A collective.
 
     Raises:
-        ValueError: names the rank whose text cannot be read.
+        ValueError: if a text cannot be read; the message names the rank that sent it.
     """
     device, mine = _device(group), _bytes(value)
     lengths = _gathered(torch.tensor([mine.numel()], device=device), group)

@@ -74,8 +74,8 @@ Targets: TypeAlias = Tensor | Iterable[object]
 class Evaluation:
     """The result of `Runtime.evaluate`.
 
-    outputs: for each microbatch whose last stage is on this rank, in order, the output of that stage. loss:
-    the mean over all microbatches, on every rank; None without targets.
+    outputs: the outputs of the last stage on this rank, by microbatch, in order. loss: the mean over all microbatches,
+    on every rank; None without targets.
     """
 
     outputs: Mapping[int, Any]
@@ -112,31 +112,31 @@ class Runtime:
     ) -> None:
         """Build the runtime of one rank. This is a collective: all ranks of the group build their runtimes together.
 
-        modules: by (route, stage), exactly ``stream.held_by(rank)``; a stage takes tensors and returns a tensor or a
-            tuple of tensors. A stage that reads several stages takes the tensors of each, in the order of
+        modules: a module for each (route, stage) in ``stream.held_by(rank)``; a stage takes tensors and returns a
+            tensor or a tuple of tensors. A stage that reads several stages takes the tensors of each, in the order of
             ``stream.read(stage)``. If a stage has two copies, both must begin with the same weights. A stage in
             DistributedDataParallel is averaged over its replicas at its REDUCE_GRAD. loss: a function of the last
             stage's output and the microbatch's target that returns one number, a mean over the microbatch; None for
-            `evaluate` without targets. example: one microbatch of the model's input, needed on the rank of stage 0:
-            boundaries are found by one forward that changes no state. Or the result of `boundaries_of`: the boundaries
-            of the model's input and of the output of each stage but the last. All microbatches have these shapes until
-            `expect` sets other shapes. example_keywords: the keyword inputs of one microbatch, if a stage takes any.
-            group: the group of the stream's ranks, in their order; None: the default group, or no group for a single
-            rank. device: the device of the modules. With NCCL it is also torch's current device. before, after:
-            functions called around every instruction, with the instruction and its index. optimize: the function that
-            STEP calls. Gradients are complete then, and are not cleared after it. With STEPs inside the order (a stream
-            of version 3), it takes the number of a stage and steps only the weights of that stage, and gradients are
-            cleared after it. tied: groups of (stage, parameter name), the same on every rank. Each group names the
-            tensors that hold one weight; each of them gets the sum of their gradients. (): no weights are tied. None:
-            not declared; weights of two stages that begin with the same values are then refused. early_receives: how
-            many receives can be posted ahead of their place in the list; each occupies its buffer. They keep the order
-            of their channel, and no post waits, so the verdict under `async` does not change. blocking: for tests.
-            Every SEND and RECV blocks, in list order, until its partner has posted. imitated: for a rehearsal. There
-            are no other ranks: received messages are filled with random numbers, and `example` is a result of
-            `boundaries_of`.
+            `evaluate` without targets. example: one microbatch of the model's input, needed on the rank of stage 0: one
+            forward of every stage, which changes no state, finds the boundaries. Or the result of `boundaries_of`: the
+            boundaries of the model's input, and of the output of each stage but the last. All microbatches have these
+            shapes until `expect` sets other shapes. example_keywords: the keyword inputs of one microbatch, if a stage
+            takes any. group: the group of the stream's ranks, in their order; None: the default group, or no group for
+            a single rank. device: the device of the modules. With NCCL it is also torch's current device. before,
+            after: functions called around every instruction, with the instruction and its index. optimize: the function
+            that STEP calls. Gradients are complete at that point and are not cleared afterwards. With STEPs inside the
+            order (a stream of version 3), it takes the number of a stage and steps only the weights of that stage, and
+            gradients are cleared afterwards. tied: groups of (stage, parameter name), the same on every rank. Each
+            group names the tensors that hold one weight; each of them gets the sum of their gradients. (): no weights
+            are tied. None: not declared; weights of two stages that begin with the same values are then refused.
+            early_receives: how many receives can be posted ahead of their place in the list; each occupies its buffer.
+            They keep the order of their channel, and no post waits, so the verdict under `async` does not change.
+            blocking: for tests. Every SEND and RECV blocks, in list order, until its partner has posted. imitated: for
+            a rehearsal. There are no other ranks: received messages are filled with random numbers, and `example` is a
+            result of `boundaries_of`.
 
         Raises:
-            RunError: PS821 if a rank has another stream; PS824 if a stage does not fit its neighbours or its copy;
+            RunError: PS821 if a rank has a different stream; PS824 if a stage does not fit its neighbours or its copy;
                 PS831 if a module is not supported (see the table in this folder's README), or if weights look tied.
             ValueError: if the modules are not the modules of this rank, or the group does not have the stream's size.
         """
@@ -217,7 +217,7 @@ class Runtime:
 
     @property
     def alive(self) -> int:
-        """The number of activations on the device, on a rank that offloads some."""
+        """The number of activations on the device, counted only on a rank that offloads."""
         return sum(boxes.here for stage in self._stages.values() for boxes in stage.boxes.values())
 
     @property
@@ -259,8 +259,8 @@ class Runtime:
         outside a step; it adds no message to a step, so every verdict remains valid.
 
         examples: m microbatches of the model's input, as `step` takes them, needed on stage 0's rank: the output of
-            each stage is found by one forward that changes no state, if the stage has not had the shape before. Or, on
-            every rank and without communication, m results of `boundaries_of`.
+            each stage is found by one forward that changes no state, unless the stage has had that input shape before.
+            Or, on every rank and without communication, m results of `boundaries_of`.
         keywords: as `step` takes them.
 
         Raises:
@@ -284,7 +284,7 @@ class Runtime:
     def evaluate(
         self, inputs: Inputs | None = None, targets: Targets | None = None, keywords: Keywords | None = None
     ) -> Evaluation:
-        """Run only the forwards, in the order of the stream; return outputs, and losses if targets are given.
+        """Run only the forwards, in the stream's order; return the outputs, and the mean loss if targets are given.
 
         Arguments are the same as for `step`. Gradients are disabled and all modules are in evaluation mode during the
         call; ``.grad`` and the modules' modes do not change. For a stream without a backward this is the whole step.
@@ -385,7 +385,7 @@ class Runtime:
 
     @property
     def versions(self) -> dict[int, int]:
-        """For each stage, the largest number of weight versions stored at a time; {} without STEPs inside."""
+        """For each stage, the largest number of weight versions stored at a time; {} without STEPs inside the order."""
         kept = {number: stage.weights for (_, number), stage in self._stages.items()}
         return {number: weights.most for number, weights in kept.items() if weights is not None}
 
@@ -511,7 +511,7 @@ class Runtime:
         )
 
     def _around(self, stage: int) -> tuple[list[Boundary], list[Boundary] | None]:
-        """Return a stage's boundaries by microbatch; the last stage, which has the loss, has no output (None)."""
+        """Return a stage's boundaries by microbatch; the last stage, which has the loss, has no output boundary."""
         read, last = self.stream.read(stage), stage + 1 == self.stream.stages
         leaving = None if last else [boundaries[stage + 1] for boundaries in self.boundaries]
         return [entering(boundaries, read) for boundaries in self.boundaries], leaving

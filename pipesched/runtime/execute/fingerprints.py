@@ -52,7 +52,7 @@ def agree(
     note: a JSON object to send in the card.
 
     Raises:
-        RunError: PS821 on every rank, with the ranks whose stream differs.
+        RunError: PS821 on every rank, which names the ranks whose stream differs.
     """
     sizes = " ".join(f"{name}={value}" for name, value in stream.parameters.items())
     mine = {"fingerprint": stream.fingerprint, "title": f"{stream.name} {sizes}".strip(), "note": note or {}}

@@ -4,8 +4,8 @@
         for inputs, targets in batches:
             mean = runtime.step(inputs, targets)
 
-If a fault ends the block on one rank, it ends on all ranks with the same fault: as a `RunError` if the main thread can
-raise one; if it is stuck in a transport, as text on stderr and exit status 1.
+If a fault ends the block on one rank, the block ends on all ranks with that fault: it is raised as a `RunError` or, if
+the main thread is stuck in a transport, printed on stderr before the process exits with status 1.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _BROKEN = re.compile(r"connection (closed|reset|refused)|broken pipe|socket|remo
 
 
 def finite(loss: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Wrap a loss function so that NaN or infinity raises an error. Reading the value waits for the GPU.
+    """Wrap a loss function so that NaN or infinity raises an error. Each check waits for the GPU.
 
     Raises:
-        RunError: PS826, which the returned function raises.
+        RunError: PS826, raised by the returned function.
     """
 
     def checked(output: object, target: object) -> Tensor:

@@ -1,7 +1,8 @@
 """Imitated neighbours: sent messages are dropped, and received ones are filled with random numbers.
 
-This lets one rank of a large pipeline run in one process, without a process group. The rank holds the same memory as in
-the pipeline: a buffer from the time its receive is posted, an output until its SEND. The weights become meaningless.
+This lets one rank of a large pipeline run in one process, without a process group. The rank uses the same memory as in
+the pipeline: it keeps a message's buffer from the time the receive is posted, and an output until its SEND. The weights
+become meaningless.
 """
 
 from __future__ import annotations

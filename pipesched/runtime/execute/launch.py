@@ -66,9 +66,9 @@ class Job:
     samples: the number of samples in each microbatch, () for the net's own number. timeout: seconds without progress
     that count as a stall. pace: the shortest duration of a compute operation in seconds, by kind (F, I, W, B, FB) and
     stage, and by microbatch if they differ. agree: whether ranks compare their streams first. trace: whether to record
-    the start and end of each instruction. engine: pipesched, or torch, which can get a CSV with messages instead of the
-    stream's compute operations. judge: ``module:function``, which checks torch's program. options: for torch's
-    schedule.
+    the start and end of each instruction. engine: pipesched or torch. csv: a torch CSV with messages, for torch to run
+    instead of the stream's compute operations. judge: the ``module:function`` that checks torch's program. options: the
+    options of torch's schedule class.
     """
 
     stream: str
@@ -106,7 +106,7 @@ class Job:
 
 
 class Compared(TypedDict):
-    """The losses of program and undivided model for each step; the largest error of any tensor, and its location."""
+    """The losses of the program and of the undivided model by step; the largest error, with its tensor and step."""
 
     losses: list[float | None]
     undivided: list[float]
@@ -118,7 +118,7 @@ class Compared(TypedDict):
 class Measured(Compared):
     """The result of a rank. peak: the largest number of activations alive at once. versions: the largest number of
     versions of a stage's weights, 0 without STEPs inside the order. spans: the first start and the last end of each
-    step. steps: times of all instructions of a traced job, as `Recorder.steps`.
+    step, in seconds. steps: times of all instructions of a traced job, as `Recorder.steps`.
     """
 
     peak: int
@@ -131,8 +131,8 @@ class Measured(Compared):
 class RankResult:
     """How a rank ended.
 
-    status: as in ``subprocess``, negative for a signal. stopped: whether the supervisor had to end it. data: its
-    measurements, if any. seconds: the time from its start to its end.
+    status: as in ``subprocess``, negative for a signal. stopped: whether the supervisor had to end the rank. data: the
+    rank's measurements, if any. seconds: the time from its start to its end.
     """
 
     rank: int
@@ -245,7 +245,7 @@ class Launcher:
         while b"\n" not in self._read:
             if not select.select([out], [], [], limit)[0]:
                 self._kill()
-                message = f"the process that starts the ranks is gone: no sign of life for {limit:g} s"
+                message = f"the process that starts the ranks does not respond: no sign of life for {limit:g} s"
                 raise RunError(Fault(RANK_LOST, message, help="it may be stopped (SIGSTOP, a debugger) or swapped out"))
             if not (chunk := os.read(out, 1 << 16)):
                 return b""
@@ -258,7 +258,7 @@ class Launcher:
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """End the supervisor and its ranks, and wait for it."""
+        """End the supervisor and its ranks, and wait until it has ended."""
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 with contextlib.suppress(OSError):

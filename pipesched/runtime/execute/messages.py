@@ -33,10 +33,10 @@ _ONWARD = {ACTIVATION: 1, GRADIENT: -1}
 @dataclass(frozen=True, slots=True)
 class Message:
     """The name of a message. stage: the stage that made it. source, target: the ranks that send and receive it. A field
-    without a meaning is -1.
+    that does not apply is -1.
 
-    communicator: the communicator that carries it; not part of its name. other: the stage that takes it, -1 for the
-    neighbour.
+    communicator: the communicator that carries the message; not part of the name. other: the stage that takes it, -1
+    for the neighbour.
     """
 
     kind: str

@@ -4,8 +4,9 @@
     transformer   embedding, block   block   …   block, Linear, cross entropy      block: attention + MLP, both residual
 
 A stage has the same weights on every rank and in every process: its parameters are drawn from its own seed. Every
-boundary between stages is one tensor of the same shape, so that only the schedule's order decides which tensors meet. A
-stage that reads several stages adds their outputs with different weights, so that mixing them up is noticed.
+boundary between stages is one tensor of the same shape, so that a wrong order changes the result instead of failing
+because of a shape. A stage that reads several stages adds their outputs with different weights, so that mixing them up
+is noticed.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class Block(nn.Module):
 
 
 class Joined(nn.Sequential):
-    """A stage that reads several stages: it adds the first one, 1/2 of the second, 1/3 of the third, and so on."""
+    """A stage that reads several stages: it adds the first input, 1/2 of the second, 1/3 of the third, and so on."""
 
     def forward(self, *given: Tensor) -> Tensor:
         made: Tensor = super().forward(_joined(given))

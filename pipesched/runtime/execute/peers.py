@@ -66,7 +66,7 @@ class _Card(TypedDict):
 
 @dataclass
 class _Link:
-    """The connection to one rank. sent, heard: number of messages so far, which the next signature covers."""
+    """The connection to one rank. sent, heard: numbers of messages so far, which the next signatures cover."""
 
     socket: socket.socket
     key: bytes
@@ -229,13 +229,13 @@ def _connect(card: _Card, rank: int, other: int, secret: bytes, timeout: float) 
         made.sendall(_HELLO.pack(rank, _signed(key, b"hello")))
     except OSError as error:
         message = f"rank {rank} cannot reach rank {other} at {at[0]}:{at[1]}: {error.strerror or error}"
-        help = "ranks under `Guard` communicate over TCP on ports chosen by the system: allow these between your hosts"
+        help = "ranks under `Guard` communicate over TCP on ports chosen by the system: allow this between your hosts"
         raise RunError(Fault(NEEDS, message, Place(rank), help=help)) from error
     return _Link(made, key, rank, other)
 
 
 def _accept(listener: socket.socket, rank: int, ranks: int, secret: bytes) -> list[_Link]:
-    """Accept the connections of all higher ranks, without waiting for other callers."""
+    """Accept the connections of all higher ranks; callers that are not ranks cause no wait."""
     links: dict[int, _Link] = {}
     with contextlib.closing(_hellos(listener, ranks + _STRANGERS)) as hellos:
         while len(links) < ranks - 1 - rank:
@@ -305,7 +305,7 @@ def _received(made: socket.socket, most: int) -> bytes:
 
 
 def _machine(there: str = "/proc") -> str:
-    """Return an identifier of the machine: the same for all processes that reach each other on one loopback."""
+    """Return an identifier of the machine: the same for all processes that share a loopback interface."""
     try:
         boot = Path(there, "sys/kernel/random/boot_id").read_text("ascii").strip()
         return f"{boot} {os.stat(Path(there, 'self/ns/net')).st_ino}"

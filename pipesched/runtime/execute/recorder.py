@@ -2,8 +2,8 @@
 
     begin ── waits ── computes ── sleeps ── end        end - begin - waited >= the pace of this operation
 
-A copy to or from host memory that has a pace takes that long on an engine of its own, while the rank computes: a later
-O, and the I or B after an L, wait for its end.
+A copy to or from host memory takes as long as its pace, if it has one, on an engine of its own while the rank computes:
+a later O, and the I or B after an L, wait for its end.
 
     recorder = Recorder(runtime)              before the first step that is to be measured
     runtime.step(inputs, targets)             any number of times; the first one is a warm-up
@@ -111,7 +111,7 @@ class Recorder:
         return self._runtime.instructions is self._runtime.stream.ranks[self._runtime.rank]
 
     def _least(self, instruction: Instruction) -> float:
-        """Return the shortest duration of an instruction, in seconds. A pair of F and I takes the sum of its parts."""
+        """Return the shortest duration of an instruction, in seconds. A pair of F and I takes the sum of both."""
         parts = instruction.parts or (instruction,)
         if [part.op for part in parts] == ["F", "B"]:
             return self._lasting("FB", parts[0]) if self._pace else 0.0

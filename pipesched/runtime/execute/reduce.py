@@ -57,7 +57,7 @@ class Reduction:
 
     @torch.no_grad()
     def reduce(self, stage: int) -> None:
-        """Run REDUCE_GRAD: divide and average every copy of a stage here, a collective over the stage's replicas."""
+        """Run REDUCE_GRAD: divide and average the gradients of a stage's copies here. A collective of its replicas."""
         for held in [held for held in self._modules if held[1] == stage]:
             for weight in trained(self._modules[held]):
                 left = self._unreduced[weight]

@@ -42,9 +42,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Rehearsed:
-    """The result of a rehearsal. weights: the bytes of the weights. peak: the peak bytes of a step. at: the index of
-    the instruction that reaches it. predicted: the peak computed from `stages`. stages: for each stage, the bytes of
-    one microbatch. seconds: for each kind (FB for a pair) and stage, the duration of each execution.
+    """The result of a rehearsal. weights: bytes of the weights. peak: the peak bytes of a step. at: the index of the
+    instruction that reaches the peak. predicted: the peak bytes computed from `stages`. stages: for each stage, the
+    bytes of one microbatch. seconds: for each kind (FB for a pair) and stage, the duration of every execution.
     """
 
     weights: int
@@ -55,7 +55,7 @@ class Rehearsed:
     seconds: Mapping[tuple[str, int], Sequence[float]]
 
     def median(self, kind: str, stage: int) -> float | None:
-        """Return the median seconds of a compute operation, if the list has it."""
+        """Return the median seconds of a kind of compute operation on a stage, or None if the list has none."""
         found = self.seconds.get((kind, stage))
         return median(found) if found else None
 

@@ -95,7 +95,8 @@ class Replica:
     def _begin(self) -> None:
         """Run two backwards of a static graph, on zeros.
 
-        In the first, DDP learns which weights have a gradient; until the second, it also counts pipesched's hooks.
+        In the first, DDP counts how often the gradient hook of each weight is called. Until the second begins, it would
+        also count the calls that the backwards of microbatches cause, so both run before training.
         """
         before = [weight.grad for weight in self._weights]
         for _ in range(2):
@@ -110,7 +111,7 @@ class Replica:
         """Run a forward and a backward of DDP that reach all weights.
 
         Raises:
-            RunError: PS831 if DDP waits for weights that have been frozen since.
+            RunError: PS831 if DDP waits for weights that were frozen after it was built.
         """
         wrapper = self._wrapper
         if all(weight.requires_grad for weight in self._weights):

@@ -87,7 +87,7 @@ def specs(tensors: Sequence[Tensor]) -> Boundary:
 
 
 def gradients(boundary: Boundary) -> Boundary:
-    """Return the tensors of a boundary that have a gradient."""
+    """Return the specs of the tensors of a boundary that can have a gradient."""
     return tuple(spec for spec in boundary if spec.differentiable)
 
 

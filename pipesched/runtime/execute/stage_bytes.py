@@ -27,7 +27,7 @@ AHEAD = 2
 class StageBytes:
     """The bytes of one microbatch in a stage. entering, leaving: the bytes of its input and output messages, 0 without
     one; gradients have the same size. kept: the bytes kept after F, LOST, R and I, including the input. most: for each
-    kind, the most bytes while it runs.
+    kind, the peak bytes while it runs.
     """
 
     entering: int
@@ -37,7 +37,9 @@ class StageBytes:
 
 
 class _Rank:
-    """The memory of a rank as its list runs. waiting: bytes of messages received or made but not yet used or sent."""
+    """The memory of a rank as its list runs. waiting: the bytes of messages received but not yet used, or made but not
+    yet sent.
+    """
 
     def __init__(self, stream: Stream, rank: int, stages: Mapping[int, StageBytes]) -> None:
         self._stream, self._rank, self._stages = stream, rank, stages
@@ -111,7 +113,8 @@ class _Rank:
 
 
 def predicted(stream: Stream, rank: int, stages: Mapping[int, StageBytes]) -> int:
-    """Return the peak bytes that a rank holds while it runs its list. stages: the bytes of each of its stages.
+    """Return the peak bytes that a rank holds while it runs its list. stages: for each of the rank's stages, the bytes
+    of one microbatch.
 
     A stage's output for another stage of its rank is one tensor, which is counted with the stage that made it.
     """

@@ -152,7 +152,7 @@ class Stage:
         lost = self.lost.pop(microbatch)
         if tuple(x._version for x in lost.inputs) != lost.versions:
             message = f"stage {self.number} changes its input in place, so its forward cannot be run again"
-            raise RunError(Fault(UNSUPPORTED, message, None, (), "make it work on a copy, or remove R from the stream"))
+            raise RunError(Fault(UNSUPPORTED, message, None, (), "change a copy of it, or remove R from the stream"))
         with torch.random.fork_rng(devices=self._gpus):
             torch.set_rng_state(lost.random[0])
             for gpu, state in zip(self._gpus, lost.random[1:], strict=True):
@@ -207,7 +207,9 @@ class Stage:
 
     def _kept(self, microbatch: int) -> Saved:
         if microbatch not in self.live:
-            raise LookupError(f"stage {self.number} keeps nothing of microbatch {microbatch}: no F yet, or it is done")
+            raise LookupError(
+                f"stage {self.number} keeps nothing of microbatch {microbatch}: no F yet, or already done"
+            )
         return self.live[microbatch]
 
     def _run(self, microbatch: int, inputs: Sequence[Tensor], keywords: Keywords) -> tuple[tuple[Tensor, ...], object]:

@@ -63,7 +63,7 @@ MODULES: Sequence[tuple[Callable[[nn.Module], bool], str, str]] = (
 
 # Unsupported weights: a test, the name, and what to use instead.
 WEIGHTS: Sequence[tuple[Callable[[Tensor], bool], str, str]] = (
-    (lambda weight: isinstance(weight, DTensor), "a DTensor (tensor parallel)", "give each stage whole weights"),
+    (lambda weight: isinstance(weight, DTensor), "a DTensor (tensor parallel)", "give each stage unsharded weights"),
     (
         lambda weight: hasattr(weight, "_in_backward_optimizers"),
         "updated by an optimizer in the backward",
@@ -78,7 +78,7 @@ WEIGHTS: Sequence[tuple[Callable[[Tensor], bool], str, str]] = (
 
 
 def unsupported(modules: Mapping[tuple[int, int], nn.Module]) -> tuple[str, str] | None:
-    """Return the first unsupported part of these stages, and a replacement."""
+    """Return a message on the first unsupported part of these stages and a help text, or None if all are supported."""
     for (_, stage), module in sorted(modules.items(), key=lambda item: item[0]):
         for found, help in _of(module):
             return f"stage {stage}: {found}", help
@@ -118,7 +118,7 @@ def check_known(stream: Stream, known: Container[str]) -> None:
             if wrong := [part.op for part in (x, *x.parts) if part.op not in known]:
                 message = f"{stream.name} runs {wrong[0]}, which the runtime does not support"
                 raise RunError(
-                    Fault(UNSUPPORTED, message, Place(rank, 0, number, str(x)), (), "use an order without it")
+                    Fault(UNSUPPORTED, message, Place(rank, 0, number, str(x)), (), "use a schedule without it")
                 )
 
 
@@ -129,12 +129,12 @@ def check_left_out(stream: Stream, tied: Sequence[object]) -> None:
         RunError: PS831.
     """
     if tied and any(-1 in route.ranks for route in stream.placement):
-        message = f"{stream.name}: weights are tied, and some microbatches skip stages"
+        message = f"{stream.name}: weights cannot be tied, since some microbatches skip stages"
         raise RunError(Fault(UNSUPPORTED, message, None, (), "give each stage its own weights"))
 
 
 def check_passed(stream: Stream, boundaries: Sequence[Boundary]) -> None:
-    """Require that a stage that a route skips returns the shape that it takes. boundaries: of each stage's input.
+    """Require that a stage that a route skips returns the shape that it takes. boundaries: each stage's input.
 
     Raises:
         RunError: PS824 on every rank.
@@ -142,14 +142,14 @@ def check_passed(stream: Stream, boundaries: Sequence[Boundary]) -> None:
     for stage in sorted({s for route in stream.placement for s, rank in enumerate(route.ranks) if rank < 0}):
         taken, made = boundaries[stage : stage + 2]
         if taken != made:
-            message = f"stage {stage} takes {text(taken)} and returns {text(made)}, and some microbatches skip it"
+            message = f"stage {stage} takes {text(taken)} and returns {text(made)}, but some microbatches skip it"
             raise RunError(
                 Fault(BOUNDARY, message, Place(home(stream, stage)), (), "skip only stages that keep the shape")
             )
 
 
 def check_one_holder(rank: int, modules: Mapping[tuple[int, int], nn.Module], tied: Sequence[object]) -> None:
-    """Require that every weight belongs to a single stage and not to a wrapper, as STEPs inside the order require.
+    """Require that every weight belongs to a single stage, without a DDP wrapper, as STEPs inside the order need.
 
     Raises:
         RunError: PS831.
@@ -157,13 +157,13 @@ def check_one_holder(rank: int, modules: Mapping[tuple[int, int], nn.Module], ti
     seen: dict[int, int] = {}
     for (_, stage), module in sorted(modules.items(), key=lambda item: item[0]):
         wrapped = any(isinstance(part, DistributedDataParallel) for part in module.modules())
-        found = "DistributedDataParallel averages gradients of weights, but not of their older versions" * wrapped
+        found = "DistributedDataParallel does not average the gradients of older weight versions" * wrapped
         for name, weight in module.named_parameters():
             other = seen.setdefault(id(weight), stage)
             found = found or (other != stage) * f"its weight {name!r} also belongs to stage {other}"
         if found or tied:
-            message = f"stage {stage}: {found or 'weights are tied to others'}, and STEPs are inside the order"
-            help = "use an order whose weights step at its end, such as 1f1b"
+            message = f"stage {stage}: {found or 'weights are tied to others'}; STEPs inside the order forbid this"
+            help = "use a schedule that has its STEPs only at its end, such as 1f1b"
             raise RunError(Fault(UNSUPPORTED, message, Place(rank), (), help))
 
 

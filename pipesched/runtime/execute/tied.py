@@ -34,7 +34,7 @@ Parameter: TypeAlias = tuple[str, Sequence[int], str, bool, Sequence[Weight]]
 
 
 class Reported(TypedDict, total=False):
-    """A rank's report of its weights, by ``route/stage``; without these keys if a module is not supported."""
+    """A rank's report of its weights, by ``route/stage``; the keys are missing if a module is not supported."""
 
     replicas: Mapping[str, int]
     weights: Mapping[str, Sequence[Parameter]]
@@ -88,8 +88,8 @@ def exchanged(stream: Stream, notes: Sequence[Note], tied: Tied | None, *, warn:
     notes: the reports of the ranks. warn: whether this rank warns about weights that may be tied or separate.
 
     Raises:
-        RunError: PS831 for weights that look tied without a declaration, or names of weights that do not exist, are not
-            alike, or differ between ranks. PS824 for tied weights that begin with different values.
+        RunError: PS831 if weights look tied but are not declared, or if declared weights do not exist, are not alike,
+        or differ between ranks. PS824 if tied weights begin with different values.
     """
     for rank, note in enumerate(notes):
         if note["tied"] != notes[0]["tied"]:
@@ -142,7 +142,7 @@ class _Model:
                 )
             if self.shown[weight[0]][weight[1]] != self.shown[first[0]][first[1]]:
                 message = f"{_both(first, weight)} are declared as one weight, but begin with different values"
-                help = "copy the values of one to the others before building the runtime"
+                help = "copy the values of one tensor to the others before building the runtime"
                 raise RunError(Fault(BOUNDARY, message, Place(self._rank(weight)), (), help))
 
     def require_once(self, named: Sequence[Weight]) -> None:
@@ -162,7 +162,7 @@ class _Model:
             return once
         if all(together == {*once} for together in held):
             return []  # each SYNC adds the gradients of all of them
-        message = f"{_both(*group[:2])} are one tensor on some ranks, and several on others"
+        message = f"{_both(*group[:2])} are one tensor on some ranks, but separate tensors on others"
         raise _refused(message, None, "give each stage a separate tensor, or let the stages of every rank share one")
 
     def _one_tensor(self, one: Weight, other: Weight) -> bool:

@@ -7,8 +7,8 @@
                         the activation is alive until the last holder is freed. On a rank that offloads activations, an
                         activation counts while any part of it is on the device
 
-The result is plain data: the losses, the largest error and its location, the most activations alive, and the times of
-every instruction.
+The result is plain data: the losses, the largest error and its location, the largest number of activations alive, and
+the times of every instruction.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def _stream(job: Job, rank: int) -> Stream:
 
 @contextmanager
 def _own_engine(local: Local, end: End, alive: Alive | None) -> Iterator[Engine]:
-    """Run `Runtime` under a guard. alive: counts activations by instructions, if given."""
+    """Run `Runtime` under a guard. alive: if given, its peak is counted after each F and L."""
     job = local.job
     broken = [Broken(given, local.modules.values()) for given in job.breaks if given.rank == local.rank]
 
@@ -195,8 +195,8 @@ def _own_engine(local: Local, end: End, alive: Alive | None) -> Iterator[Engine]
 def _torch_engine(local: Local) -> Iterator[Engine]:
     """Run torch's own runtime; only ranks with the last stage know the loss.
 
-    It has no guard, since a guard sees only the instructions of `Runtime`: a message that does not arrive within the
-    timeout is a stall, as reported by the transport.
+    This run has no guard, since a guard sees only the instructions of `Runtime`. A stall is reported when the
+    transport's wait for a message exceeds the timeout.
     """
     from torch.distributed.pipelining import PipelineStage
 
@@ -237,7 +237,7 @@ def _torch_engine(local: Local) -> Iterator[Engine]:
 
 
 def _judge(name: str | None) -> Callable[[str], object] | None:
-    """Import the function ``module:function``: the caller chooses the judge, not the runtime."""
+    """Import ``module:function``, which checks torch's program; the runtime itself does not depend on the compiler."""
     if name is None:
         return None
     module, _, function = name.partition(":")

@@ -7,13 +7,14 @@
             communicator carries batches, one group of all ranks for all its messages, including single ones
 
 A channel is a direction between two ranks on a communicator of the program. A batch of the program is one call to
-batch_isend_irecv per communicator in it. A post never waits, and only later posts of its channel wait for it. This is
-the model `async`, under which a receive may be posted earlier within its channel without changing the verdict. If a
-process group carries batches without tags, all posts of a rank in it form one queue: the model `one-stream`.
+batch_isend_irecv per communicator in it. Posting never blocks, and a message waits only for earlier messages of its
+channel. This is the model `async`, under which a receive may be posted earlier within its channel without changing the
+verdict. If a process group carries batches without tags, all posts of a rank in it form one queue: the model
+`one-stream`.
 
 Dropping a Work handle may drop its message, so every handle is kept with its tensors until the message is done.
-The way to detect this depends on the backend: `sweep` polls NCCL's handles at every instruction; a gloo handle reports
-the end only after a wait, so a thread per target waits for its sends in the order of posts.
+How this is detected depends on the backend: `sweep` polls NCCL's handles at every instruction; a gloo handle reports
+completion only after a wait, so one thread per target rank waits for the sends to that rank, in the order of posts.
 
 With `blocking`, for tests, every SEND and RECV blocks in list order until its partner has posted: the model `strict` on
 a real transport.

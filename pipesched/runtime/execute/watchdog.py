@@ -9,8 +9,8 @@ by itself (`silence.Silence`): a stopped rank, even rank 0, does not affect the 
 If several faults are found at the same moment, all ranks choose the same one: a fault that a rank raised precedes one
 that others observed. A connection that breaks in the transport is weak evidence, so the thread waits for better
 evidence. Time in which this thread did not run, as in a process that was stopped and resumed, is not counted. A thread
-cannot wake a main thread that waits in a transport, so after a grace period the process ends there, after reporting the
-fault.
+cannot wake a main thread that waits in a transport, so after a grace period this thread reports the fault and ends the
+process.
 """
 
 from __future__ import annotations

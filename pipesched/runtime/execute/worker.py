@@ -1,8 +1,9 @@
 """The supervisor of `launch.Launcher`, and the ranks that it forks.
 
-It imports torch and starts no thread, so a forked rank is ready immediately. A rank ends by itself in all cases that
-the watchdog detects. For other cases, such as a stopped rank, the supervisor has a deadline: when one rank has failed
-or ended without a result, the others have a few seconds. An empty line every second is its own sign of life.
+The supervisor imports torch and starts no thread, so a forked rank is ready immediately. A rank ends by itself in all
+cases that the watchdog detects. For other cases, such as a stopped rank, the supervisor has a deadline: when one rank
+has failed or ended without a result, the others have a few seconds. Every second the supervisor writes an empty line,
+to show that it is alive.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Draws a measured run over its plan: as text, two rows per rank; as SVG, the plan above and the run below.
+"""Draws a measured run and its plan: as text, with two rows per rank; as SVG, with the plan above and the run below.
 
 rank 0 plan  F0F1F2·· B0  B1            both on one clock, in units of cost; the caption gives the length of a unit in
 ms
@@ -105,7 +105,7 @@ def _unseen(layout: Layout) -> int:
 
 
 def summary(chart: Chart, run: Against) -> str:
-    """Return the length of a unit of cost, and the length of the run relative to the plan."""
+    """Return one line: the duration of a cost of 1, and the lengths of the plan and of the run."""
     step = f"step {run.step} of {len(run.lengths)}" if len(run.lengths) > 1 else "one step"
     more = run.makespan / chart.makespan - 1 if chart.makespan else Fraction(0)
     lengths = f"plan {milliseconds(chart.makespan * run.unit)}, run {milliseconds(run.makespan * run.unit)}"
@@ -125,10 +125,10 @@ def report(chart: Chart, run: Against) -> Iterator[str]:
     else:
         yield f"every stage is within {int(FAR * 100)} % of its costs"
     for late in run.late:
-        start = f"planned {shown(late.planned)}, ran {decimal(late.ran)}"
+        start = f"planned start {shown(late.planned)}, actual {decimal(late.ran)}"
         yield f"rank {late.rank} is late from {late.operation} on: {start} (+{decimal(late.ran - late.planned)})"
     if not run.late:
-        yield f"no operation is late by more than {decimal(run.allowance)}, half a mean operation"
+        yield f"no operation is more than {decimal(run.allowance)} late (half the mean cost of a slot)"
     if run.skew * 100 > run.lengths[run.step - 1]:
         apart = milliseconds(Fraction(run.skew))
         yield f"the clocks of the ranks disagree by {apart}, so lateness cannot be determined"
@@ -200,7 +200,7 @@ def decimal(value: Fraction) -> str:
 
 
 class _Clocked(Chart):
-    """A chart with times `ran` instead of the plan's, in ticks of 1 / `a_unit`."""
+    """A chart with the times `ran` instead of the plan's; a unit of time is `a_unit` ticks."""
 
     ran: Timeline = field(kw_only=True)
     a_unit: int = field(kw_only=True)

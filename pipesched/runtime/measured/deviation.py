@@ -30,7 +30,7 @@ from pipesched.support.record import Record
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """The measured time and the cost of some operations: means, in units of cost. stage: -1 for all stages."""
+    """Mean cost and mean measured time of a kind's operations, in units of cost. stage: their stage, or -1 for all."""
 
     kind: str
     stage: int
@@ -44,7 +44,7 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """The first operation of a rank that starts later than planned by more than the allowance; times in units."""
+    """The first operation of a rank that starts late by more than the allowance. planned, ran: its starts, in units."""
 
     rank: int
     operation: Compute
@@ -57,7 +57,7 @@ class Against(Record):
     nanoseconds from the start of the step.
 
     unit: nanoseconds for a cost of 1. step: the number of the compared step, from 1. lengths: the length of every step,
-    in nanoseconds. allowance: the largest delay, in units, that does not count as late: half a mean slot.
+    in nanoseconds. allowance: the largest delay, in units, that does not count as late: half the mean cost of a slot.
     """
 
     start: Ints
@@ -156,7 +156,7 @@ def _differ(message: str) -> PipeschedError:
     return fail(
         RuntimeCode.TRACE_DIFFERS,
         f"the run belongs to another schedule: {message}",
-        help="give the schedule file and the sizes of the run",
+        help="give the schedule that was run, and its sizes",
     )
 
 

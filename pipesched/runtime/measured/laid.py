@@ -14,8 +14,8 @@ from pipesched.views.chart.views import COLUMNS, Laid, Request
 
 
 def lay(made: Examination, how: Request) -> Laid:
-    """Compare the run in the traces with the plan without its messages, since the run finished, even if it would block
-    under a communication model.
+    """Compare the run in the traces with the plan. The plan is timed without its message instructions: the run has
+    finished, even if the plan would block under the communication model.
 
     Raises:
         PipeschedError: if the plan deadlocks; PS816 to PS818 if a trace is unusable, or belongs to another schedule.

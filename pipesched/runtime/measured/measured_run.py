@@ -6,9 +6,9 @@
     operation        begin ---|------ waits ---------------|== works ==| end
                               produced                     start
 
-If the trace records waiting, start is begin + waited. If it does not, as in torch's records, which include the wait in
-the work, an operation starts no earlier than its input is made: time spent waiting for the message itself then counts
-as work, and only operations with an input that was made before they began show their work without the wait.
+If the trace records waiting, start is begin + waited. If it does not (torch's records include the wait in the work), an
+operation is assumed to start no earlier than its input was made. Waiting while the message is in transit then counts as
+work, so only operations whose input was made before they began show their work alone.
 
     F, I, W, B   the work of an operation            FB   of a pair F + B
     C            from the end of a message's producer to the arrival of the message, if its receiver was waiting
@@ -16,8 +16,8 @@ as work, and only operations with an input that was made before they began show 
 A cost is the median over steps and microbatches, without warm-up and outliers. Warm-up is the first of several steps;
 with one step, it is the first operation of each kind and stage, if two more remain; messages have no warm-up. Outliers
 differ from the median by more than `FAR` median absolute deviations, scaled as for a normal distribution, and by more
-than `NEAR` of the median. If waits are not recorded, an operation that waited for its input includes the latency of its
-message, and is left out if any operation did not wait.
+than `NEAR` of the median. If waits are not recorded, the work of an operation that waited for its input includes the
+latency of the message; such operations are left out if there are others.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ def _unpacked(path: str) -> Source:
     except opened.NotText as error:
         raise fail(Code.UNREADABLE, f"{path} {error}") from None
     except (OSError, EOFError, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or "it is not compressed text"
+        reason = getattr(error, "strerror", None) or "it is not a valid gzip file"
         raise fail(Code.UNREADABLE, f"cannot read {path}: {reason.lower()}") from None
 
 
@@ -162,7 +162,7 @@ def _operations(args: Mapping[str, object]) -> tuple[Entry, ...]:
         op, stage, microbatch = (part.get(x) if isinstance(part, dict) else None for x in ("op", "stage", "microbatch"))
         numbers = [x for x in (stage, microbatch) if isinstance(x, int) and not isinstance(x, bool) and 0 <= x < 2**31]
         if op not in tuple(LETTERS) or len(numbers) < 2:
-            raise _Unusable(f"no operation: {_short(part)}")
+            raise _Unusable(f"this is not an operation: {_short(part)}")
         found.append((Op[op], numbers[0], numbers[1]))
     return tuple(found)
 
@@ -171,7 +171,7 @@ def _span(event: Mapping[str, object], base: int) -> tuple[int, int]:
     """Return the start and the end in nanoseconds."""
     begin, length = (_nanoseconds(event.get(key), 1000) for key in ("ts", "dur"))
     if begin is None or length is None or length < 0:
-        raise _Unusable(f"an operation without `ts` and `dur`: {_short(event)}")
+        raise _Unusable(f"an operation lacks a valid `ts` or `dur`: {_short(event)}")
     return base + begin, base + begin + length
 
 
@@ -255,7 +255,7 @@ def _slots(records: Sequence[Record]) -> dict[Slot, list[Record]]:
                     RuntimeCode.TRACE_INCOMPLETE, message, help="give only the traces of the ranks of one pipeline"
                 )
             if slot != record.entries:
-                message = f"{name(entry)} ran in two slots, once in a pair"
+                message = f"{name(entry)} ran in two different slots, at least one of them an overlap pair"
                 raise fail(RuntimeCode.TRACE_INCOMPLETE, message, help="give only the traces of one schedule")
     return slots
 

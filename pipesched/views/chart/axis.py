@@ -79,7 +79,7 @@ class Axis:
 
 
 def axis(chart: Chart, columns: int, viewport: Viewport, label: int) -> Axis:
-    """Return the axis with at most `columns` columns. label: the characters to fit into the shortest slot."""
+    """Return the axis with at most `columns` columns. label: the number of characters for the shortest slot."""
     begin, end = viewport.ticks(chart)
     one = unit(chart, begin)
     units = -(-(end - begin) // one)

@@ -45,7 +45,7 @@ def phases(chart: Chart, rank: int) -> tuple[int, ...]:
 
 
 def steps(chart: Chart, rank: int) -> tuple[Ints, Ints]:
-    """Return the times at which a rank's memory changes, in ticks from 0 on, and its memory after each, in
+    """Return the times in ticks at which a rank's memory changes, from 0 on, and its memory after each, in
     `memory.part`.
 
     Only operations that run count. If several steps share an instant, the last one counts.

@@ -203,7 +203,7 @@ def legend(layout: Layout) -> Iterator[str]:
     if unseen:
         yield from wrapped(layout, f"{unseen} operation{'s' * (unseen > 1)} without duration cannot be seen")
     if layout.chart.stepped and not layout.mixed:
-        yield from wrapped(layout, "! STEP, which takes no time; shown after operations with enough columns")
+        yield from wrapped(layout, "! a STEP, which takes no time; shown only after operations that are wide enough")
     if any(layout.phases):
         yield from wrapped(layout, "phases: warm-up until a rank's first backward, cool-down after its last forward")
 
@@ -215,13 +215,13 @@ def _letters(layout: Layout) -> str:
     paler = f", {later} paler" if lower and layout.how.color else ""
     if layout.mixed:
         chunks = lower + paler if layout.chunked else ""
-        return f"a column shows one of its kinds; each kind gets its share of the columns{chunks}"
+        return f"a column covers several slots and shows one kind; each kind gets columns by its share of time{chunks}"
     if layout.stages:
         return f"F9.5 is stage 9, microbatch 5{lower}{paler}"
-    named = f", stages named at --width {layout.naming(stages=True)}" if layout.chart.chunks > 2 else ""
+    named = f", stages shown at --width {layout.naming(stages=True)}" if layout.chart.chunks > 2 else ""
     numbers = "the number is the microbatch"
     if not layout.numbered:
-        numbers = f"microbatches are numbered at --width {layout.naming(stages=False)}"
+        numbers = f"microbatches are shown at --width {layout.naming(stages=False)}"
     return f"{numbers}{lower}{paler}{named}"
 
 

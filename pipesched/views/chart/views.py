@@ -1,4 +1,4 @@
-"""Views: a row for every kind of picture.
+"""The table of views, with a row for every kind of picture.
 
     name    suffixes                        contents
     text    .txt                            a chart in characters
@@ -42,7 +42,7 @@ class Request:
     dot, graphml, svg, pdf or png for a graph.
 
     width, ascii, color: the form of a text chart. begin, end: the time interval, in the unit of the costs. more: the
-    given options of extensions.
+    options of extensions that were given.
     """
 
     format: str = "text"
