@@ -12,7 +12,7 @@ to the far corner is the optimum.
 
 A path goes diagonally until it meets a wall. There one chain waits: the path goes past the upper left corner, where a
 waits until b's part has ended, or past the lower right corner, where b waits. Decisions are therefore needed only at
-the corners of walls, and the best corners are found by their times plus the time of the parts that must still run.
+the corners of walls, and the search takes the corners by their times plus a lower bound on the time that is left.
 """
 
 from __future__ import annotations

@@ -112,8 +112,8 @@ PartsLike: TypeAlias = "str | PathLike[str] | Parts | None"
 
 @lru_cache(maxsize=1024)
 def slot(kinds: str, first: Stage, second: Stage) -> Fraction:
-    """Return the time of a slot. kinds: F, I, W or B of the stage `first`; or FB, FI, FW, IW: one operation of each
-    stage.
+    """Return the time of a slot. kinds: F, I, W or B of the stage `first`; or FB, FI, FW or IW, whose second operation
+    is of the stage `second`.
 
     Raises:
         TooLong: the chains of FI, FW or IW are too long to compute their least time.

@@ -132,8 +132,8 @@ def insets(chart: Chart) -> tuple[list[dict[str, object]], list[int]]:
 
 
 def strips(chart: Chart) -> list[Shares]:
-    """Return, for each operation, the intervals in which only other engines run, as shares of its slot; none for the
-    second operation of a pair.
+    """Return, for each operation, the intervals in which only other engines run, as shares of its slot; the second
+    operation of a pair has no intervals.
     """
     found, of = _distinct(chart)
     every = [_marked(chart, slot, took) for slot, took in found]
@@ -142,8 +142,8 @@ def strips(chart: Chart) -> list[Shares]:
 
 
 def _marked(chart: Chart, slot: Slot, took: int) -> Shares:
-    """Return the exposed intervals of a slot, as shares of its length. took: its length in ticks; if the parts do not
-    determine this length, nor when only other engines run, the exposed share is put at the end.
+    """Return the exposed intervals of a slot, as shares of its length. took: the slot's length in ticks. If it differs
+    from the length that follows from the parts, the exposed share is put at the end.
     """
     unit = chart.unit.seconds / slot.unit.seconds if chart.unit and slot.unit else Fraction(1)
     time = Fraction(took, chart.scale) * unit

@@ -1,5 +1,5 @@
-"""The makespan of a schedule as communication grows: the times of parts on other engines are scaled to each ratio of
-these times to the times on the rank's own engine.
+"""The makespan of a schedule as communication grows: at each ratio of communication to compute, the times of parts on
+engines other than the rank's own are scaled to this ratio.
 """
 
 from __future__ import annotations

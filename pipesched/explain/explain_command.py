@@ -88,7 +88,7 @@ def find(name: str) -> AnyCode | Word:
     """Return the word or code for a name, for a synonym in the literature, or for a number, ignoring case.
 
     Raises:
-        PipeschedError: PS225 if there is neither.
+        PipeschedError: PS225: there is no such word or code.
     """
     asked = name.strip().lower()
     known: dict[str, AnyCode | Word] = {other.lower(): word for word in words() for other in word.elsewhere}

@@ -1,4 +1,4 @@
-"""Writes many lines that differ in one number each, without a Python step per line.
+"""Writes many lines of a few kinds, each with its own number, without a Python step per line.
 
     {"op":"F","stage":3,"microbatch":%d}    17
 
@@ -20,7 +20,7 @@ _FITS = 2**62
 
 
 def parts(op: Column, second: Bools) -> Column:
-    """Return ALONE, FIRST or SECOND for every entry of one rank's list; a pair's parts are adjacent computes."""
+    """Return ALONE, FIRST or SECOND for every entry of one rank's list; the parts of a pair are adjacent operations."""
     joined = np.zeros(len(op) + 1, dtype=np.bool_)
     joined[1:-1] = second[1:] & computes(op[:-1])
     return np.where(joined[:-1], SECOND, np.where(joined[1:], FIRST, ALONE))

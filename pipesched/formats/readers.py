@@ -44,7 +44,8 @@ IDLE = re.compile(r"(?i:rank|r|device)\s*[0-9]+\s*:$")
 class Loaded(Extended):
     """The contents of a file. unit: the unit of a .ps file. torch: True for a torch CSV. notes: remarks of extensions.
 
-    comm: the communication model of the runtime that wrote the file, if known. owned: values of extensions.
+    comm: the communication model of the runtime that wrote the file, if known. owned: extensions' values, one per
+    class.
     """
 
     source: str
@@ -93,7 +94,7 @@ def reader_of(source: Source) -> Reader | Names:
 
 
 def _first_line(text: str) -> str:
-    """Return the first line that is not blank, a comment, or a rank without operations (unless all are)."""
+    """Return the first line that is not blank, a comment, or a rank without operations (unless every rank is empty)."""
     lines = (found[0].strip("\ufeff \t\r") for found in re.finditer(r"[^\n]+", text))
     said = (line for line in lines if line and not line.startswith("#"))
     first = next(said, "")

@@ -83,12 +83,12 @@ def compare(
 
     library: whether to add every built-in schedule, as ``--all`` does. cost_per: whether the costs are for 1/p of the
     model (``rank``) or for one ``stage``. A parameter applies to the schedules that have it. comm: a model such as
-    ``one-stream``, under which messages share a rank's links; `row.queued` is the makespan under it. jitter: the
-    standard deviation of every time, such as "5%"; `row.jitter` has quantiles of the makespan over random draws, which
-    are the same for all schedules. rule: whether `greedy` orders are decided again in each draw. traffic: `plot()`
-    draws makespans against the ratio of communication to compute, from 0 to 1.2; this requires parts on both the rank's
-    own engine and another engine. executor: the `concurrent.futures` executor that does the work; by default, this
-    process does.
+    ``one-stream``, under which messages share a rank's links; `row.queued` is the makespan under this model. jitter:
+    the standard deviation of every time, such as "5%"; `row.jitter` has quantiles of the makespan over random draws,
+    which are the same for all schedules. rule: whether `greedy` orders are decided again in each draw. traffic:
+    `plot()` draws makespans against the ratio of communication to compute, from 0 to 1.2; this requires parts on both
+    the rank's own engine and another engine. executor: the `concurrent.futures` executor that does the work; by
+    default, the work is done in this process.
 
     Raises:
         PipeschedError: PS207 or PS208 for parameters that do not fit the schedules; PS225; PS809 or PS810 for a missing
@@ -129,7 +129,8 @@ def diff(
     framework_time: float = 60,
     **parameters: Parameter,
 ) -> Difference:
-    """Compare two orders: the fewest operations to move, the operations that only one order has, and the cost.
+    """Compare two orders: the fewest operations to move, the operations that only one order has, and the makespan,
+    span, bubble and peak of both.
 
     Raises:
         PipeschedError: the findings, if one of the files is not a schedule; PS208, PS225.

@@ -4,8 +4,8 @@ With STEPs inside an order, this is the kernel's period (`period`) times the num
 other order is repeated as a whole, batch after batch, without a barrier between batches: a rank begins the next batch
 when it has finished its own list. Let M[a, b] be the longest path from the start of rank a's list to the end of rank
 b's list. The period is the largest mean of M over all cycles of ranks a -> b -> … -> a, because rank b begins batch n +
-1 no earlier than M[a, b] after rank a begins batch n (Cuninghame-Green, Minimax Algebra, 1979). A cycle through one
-rank has a mean of at least span(r).
+1 no earlier than M[a, b] after rank a begins batch n (Cuninghame-Green, Minimax Algebra, 1979). The cycle of rank r
+alone has the mean M[r, r], which is at least span(r).
 """
 
 from __future__ import annotations

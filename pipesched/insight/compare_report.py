@@ -2,12 +2,12 @@
 
 bubble:         The idle time of all ranks / (ranks x makespan); by span, with the span instead of the makespan.
 idle / work:    The idle time over the work of all ranks, which half of the literature calls the bubble fraction.
-peak:           The most activations on any rank, in microbatches through 1/p of the model.
+peak:           The largest number of activations on any rank, in microbatches through 1/p of the model.
 parameters:     The largest share of the model that a rank holds: stages / S, counting a stage on each route.
 bytes:          With a model, the most bytes that a rank needs, as `verify` counts them.
 exposed:        With parts, the largest communication time on a rank that compute does not hide.
 hidden:         With parts, the share of all ranks' communication that compute hides.
-lower bound:    A bound for every order of these operations on this placement, within the caps if there are any.
+lower bound:    A lower bound on the makespan of all orders of these operations on this placement, within any caps.
 """
 
 from __future__ import annotations
@@ -275,7 +275,7 @@ def _notes(comparison: Comparison) -> Iterator[str]:
 
 
 def _figures(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield notes on the draws behind p50 and p95, and on how exposed communication is counted."""
+    """Yield notes on the draws behind the columns p50 and p95, and on how exposed communication is counted."""
     if drawn := [row.jitter for row in rows if row.jitter]:
         fewest, most = (f"{end(x.draws for x in drawn):,}" for end in (min, max))
         count = most if fewest == most else f"{fewest} to {most}"

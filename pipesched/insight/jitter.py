@@ -1,9 +1,9 @@
 """Compute the makespans of an order with random times, and the slack of its messages.
 
 The time of each operation and each message is its cost times a factor of its own, drawn from a normal distribution
-around 1 with the requested standard deviation, at least 0. Messages do not queue for links. Both parts of an
-overlap pair share one factor. The draws are reproducible: in a draw the F of stage 2 and microbatch 5 has the same
-factor in every schedule of any size, so that schedules are compared under equal conditions.
+around 1 with the requested standard deviation, cut off at 0. Messages do not queue for links. Both parts of an overlap
+pair share one factor. The draws are reproducible: in a draw the F of stage 2 and microbatch 5 has the same factor in
+every schedule of any size, so that schedules are compared under equal conditions.
 
 The order of every rank is fixed, or an order by a rule is decided again in each draw, with the times of that draw.
 
@@ -81,9 +81,9 @@ _DRAWS_HELP = "give --jitter 5% too"
 @dataclass(frozen=True)
 class Jitter(Part):
     """The makespan with random times. share: the standard deviation of a time, as a fraction of its mean. p50, p95: the
-    least makespan that 50 or 95 % of the draws do not exceed. messages, tight: the number of messages, and of messages
-    without slack. slack: for each sender and receiver, the least slack of their messages. free: whether messages take
-    no time. rule: whether the order is decided again in each draw.
+    smallest makespans that 50 % and 95 % of the draws do not exceed. messages, tight: the number of messages, and of
+    messages without slack. slack: for each sender and receiver, the least slack of their messages. free: whether
+    messages take no time. rule: whether the order is decided again in each draw.
     """
 
     key = "jitter"
@@ -186,7 +186,7 @@ def _quantiles(ends: Ints, scale: int) -> tuple[Fraction, Fraction]:
 
 
 def _rule(made: Examination) -> Rule | None:
-    """Return the function that decides a file's order at given costs; None if the order is a list."""
+    """Return the function that decides a file's order at given costs; None if the order is fixed."""
     unit, most = made.loaded.unit, made.options.max_ops
     if unit is None or not unit.checked.rule:
         return None
@@ -195,8 +195,8 @@ def _rule(made: Examination) -> Rule | None:
 
 
 def makespans(made: Analysis, share: float, draws: int = DRAWS, *, rule: Rule | None = None) -> tuple[Ints, int]:
-    """Return the makespan of every draw, in ascending order, and the number of units per tick in which they are
-    counted. Large orders have fewer draws. rule: decides the order at given costs.
+    """Return the makespan of every draw, in ascending order, and the number of their units per tick. Large orders have
+    fewer draws. rule: decides the order at given costs.
     """
     drawn = Drawn(made, share)
     draws = max(min(draws, MOST // drawn.size), 1)
@@ -217,7 +217,7 @@ class Drawn(Record):
 
     @cached_property
     def entries(self) -> tuple[Ints, Ints, tuple[Column, Column, Ints]]:
-        """The costs, lists and waits of the slots and, after them, of the copies."""
+        """The costs, lists and waits of the slots and, after them, of the copies to and from the host."""
         return entries(self.made.schedule, self.made.dependencies, self.made.ticks, _copies(self.made))[1:]
 
     @property
@@ -276,7 +276,7 @@ class Drawn(Record):
 
 
 def _key(schedule: Schedule, at: Column, source: Column | None = None) -> Ints:
-    """Return a number for the kind and stage of operations; with `source`, for the messages from these stages."""
+    """Return a number for each operation's kind and stage; with `source`, for its message from a stage of `source`."""
     kind, stage = (np.asarray(x[at], dtype=np.int64) for x in (schedule.op, schedule.stage))
     kind = kind if source is None else kind + _MESSAGES
     return np.asarray((kind * _STAGES + stage) * _STAGES + (0 if source is None else source))
@@ -286,9 +286,9 @@ class Levels(Record):
     """The entries of lists, by level: entries of one level wait only for entries of earlier levels.
 
     order: the entries by level. cut: the position in `order` at which each level begins, and the number of entries.
-    inputs: columns with, for each position, the position of an entry that it waits for, and the number of the wait; the
-    first column has the entry before it in its list. An entry without such a wait has the number of entries as the
-    position, and 0 as the wait. further: for each position with more waits, their positions and numbers.
+    inputs: pairs of columns: for each position, the position of an entry that it waits for, and the number of this
+    wait; the first pair is for the entry before it in its list. An entry without such a wait has the number of entries
+    as the position, and 0 as the wait. further: for each position with more waits, their positions and numbers.
     """
 
     order: Ints
@@ -298,7 +298,7 @@ class Levels(Record):
 
     @classmethod
     def of(cls, lists: Lists) -> Levels:
-        """Return the levels of lists. In the lists, each delay is the number of a wait."""
+        """Return the levels of lists whose delays are the numbers of waits."""
         size = len(lists.cost)
         _, turn, _ = run_events(lists) if len(lists.further[0]) else run_rounds(lists)
         order = np.argsort(turn, kind="stable")

@@ -94,7 +94,7 @@ def _standing(here: Ints, there: Ints, low: int, high: int) -> int:
 
 
 def _nothing(mine: Schedule, rank: int, low: int, high: int) -> tuple[int, int]:
-    """Return an empty range if a rank is equal, and the whole rank if operations are missing there (high < low)."""
+    """Return an empty range for an equal rank, and the whole rank if it lacks operations (high < low)."""
     begin, end = int(mine.start[rank]), int(mine.start[rank + 1])
     return (begin, begin) if high == low else (begin, max(end, begin + 1))
 

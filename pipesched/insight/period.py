@@ -72,8 +72,8 @@ class _Kernel(Record):
     """The copies of a kernel in an order.
 
     node, copy: for each operation, the operation of the kernel that it repeats, and the index of its copy; -1 outside
-    the copies. The second part of an overlap pair is the node of the first. begin: the first node of every rank, shape
-    (ranks + 1,). slots: the nodes without second parts, by rank.
+    the copies. The second part of an overlap pair has the node of the first part. begin: the first node of every rank,
+    shape (ranks + 1,). slots: the nodes without second parts, by rank.
     """
 
     microbatches: int
@@ -243,7 +243,7 @@ def _cycle(kernel: _Kernel, cause: Ints, start: Ints) -> tuple[Fraction, int, li
 
 
 def _back(kernel: _Kernel, cause: Ints, start: Ints) -> Iterator[int]:
-    """Yield the chain of causes back from the last-starting operation in a copy, while it stays in copies."""
+    """Yield the chain of causes back from the last-starting operation in a copy, until it leaves the copies."""
     inside = np.flatnonzero(kernel.node >= 0)
     at = int(inside[np.argmax(start[inside])])
     while at >= 0 and kernel.node[at] >= 0:

@@ -54,8 +54,8 @@ class Growth:
 
 
 class Why(Record):
-    """The explanation of one schedule's idle time. growth: None if the file has no m to vary. period: None if the order
-    has no visible kernel.
+    """The explanation of one schedule's idle time. growth: None if the file has no m to vary. period: None if no kernel
+    is found.
 
     instead: the makespan of the same order if messages took no time (`no_latency`), or if every stage (`even_stages`)
     or every microbatch (`even_microbatches`) took the mean time; each is given only if those costs differ from the

@@ -39,7 +39,7 @@ def claimed(target: str) -> Source | None:
 
 
 def _text(path: str, on: str = "") -> Source:
-    """Read a path or stdin. on: names the hints for an unreadable path.
+    """Read a path or stdin. on: the kind of hints for an unreadable path (see `extension.Hint`).
 
     Raises:
         PipeschedError: PS809.
@@ -60,7 +60,7 @@ def library(target: str) -> Source:
     """Read a built-in schedule, by its name or an alias.
 
     Raises:
-        PipeschedError: PS810: there is none.
+        PipeschedError: PS810: there is no such schedule.
     """
     name = known_as(target)
     if name is None:

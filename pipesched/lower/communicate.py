@@ -1,11 +1,11 @@
 """Lowers a Schedule to a Program: every message is sent and received at one global instant.
 
-The schedule has been list-scheduled once (`analysis.timeline`). All events are put in one global order,
+The schedule has been list-scheduled once (`analysis.timeline`). All events are put in one global order:
 
-    a compute    at its start
-    a message    at the end of its producer, before the computes that start then
+    a compute operation    at its start
+    a message              at the end of its producer, before the operations that start then
 
-and each message adds its SEND to one rank and its RECV to the other at that place in the order. The list of a rank is
+Each message adds its SEND to one rank and its RECV to the other at its place in the order. The list of a rank is
 everything added to it, in order. If each message is contracted to a point, the points are totally ordered, so the
 program finishes under rendezvous, hence under every model; both ends of a channel see the same sequence of messages, so
 they match by position. Lowering fails only if the compute order itself has a cycle. (Compare torch's `_add_send_recv`.)
@@ -30,9 +30,9 @@ MESSAGE, REDUCE, COMPUTE = 0, 1, 2  # precedence among the events of one instant
 
 
 def communicate(schedule: Schedule, dependencies: Dependencies, times: Timeline) -> Program:
-    """Lower a schedule whose timeline is finished; O(n log n) in the number of operations.
+    """Lower a schedule in whose timeline every operation runs, in O(n log n) for n operations.
 
-    The instructions are first collected as rows, part by part: computes, sends, receives, reductions, both sides of
+    The instructions are first collected as rows, part by part: operations, sends, receives, reductions, both sides of
     SYNCs, and STEPs. Each row before the SYNCs comes from an operation, its source.
     """
     found, (local, reduced, of), syncs = dependencies.messages(), _locals(schedule), _syncs(schedule)
@@ -54,7 +54,7 @@ def communicate(schedule: Schedule, dependencies: Dependencies, times: Timeline)
     none = np.full(size + len(reduced), -1, dtype=np.int32)
 
     def ends(of: Column, *endings: Column) -> Column:
-        """Return a column for messages and the last instructions, -1 for the others."""
+        """Return a column with values for messages and for the last instructions, and -1 for all other instructions."""
         return np.concatenate([none[:size], of[there], none[size:], *endings], dtype=np.int32)[row]
 
     taken = schedule.op[found.consumer]
@@ -79,7 +79,7 @@ def communicate(schedule: Schedule, dependencies: Dependencies, times: Timeline)
 
 
 def _instants(times: Timeline, producer: Column, reduced: Ints) -> Column:
-    """Return the places of computes, messages and reductions in one global order by time, messages before computes.
+    """Return the places of operations, messages and reductions in one global order by time, messages before operations.
 
     If operations take no time, so that a message could precede its producer, events are ordered by the turn in which
     the timeline placed each compute, with messages after computes.

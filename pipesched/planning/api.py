@@ -43,7 +43,7 @@ def plan(
     reason why no choice with these sizes is the fastest. kept: a file that `run_rank` writes, with factors for the
     bytes of layers. trainer: such as ``"megatron==0.16"``; only choices that this trainer can run are returned, and
     `Plan.configuration` returns its files. executor: the `concurrent.futures` executor that evaluates the choices; by
-    default, this process does.
+    default, they are evaluated in this process.
 
     Raises:
         PipeschedError: PS225 to PS237 or PS246 to PS250 if a setting is invalid.

@@ -10,8 +10,8 @@
     reserve                             of the trainer, if one is given: context, communicators, buckets, allocator
 
 Like activations, these bytes depend only on the order of the rank's own list, not on a clock. For a file without
-messages, the schedule is lowered with unit costs to determine them. Freed bytes are counted until the next operation
-begins, together with messages posted in between. Sizes are whole bytes, rounded up.
+messages, the schedule is lowered with unit costs to determine its messages. Freed bytes are counted until the next
+operation begins, together with messages posted in between. Sizes are whole bytes, rounded up.
 """
 
 from __future__ import annotations
@@ -189,14 +189,14 @@ def _of(schedule: Schedule, table: Ints) -> Ints:
 
 
 def _before(schedule: Schedule, kept: Ints) -> Ints:
-    """Return, for each operation, the bytes that its rank keeps when the operation begins."""
+    """Return, for each operation, the bytes kept when it begins. kept: the bytes kept after it."""
     before = np.concatenate([np.zeros(1, dtype=np.int64), kept])[: len(kept)]
     before[schedule.start[:-1][schedule.start[:-1] < len(kept)]] = 0
     return before
 
 
 def _until_w(schedule: Schedule, stored: Ints) -> Ints:
-    """Return, for each operation, the bytes that its rank keeps from I to W while the operation runs."""
+    """Return, for each operation, the bytes kept for W that its rank holds while the operation runs."""
     trained = schedule.placement.wants[Result.WEIGHTS][np.clip(schedule.stage, 0, schedule.stages - 1)]
     sign = np.where(trained, (schedule.op == _INPUT).astype(np.int64) - (schedule.op == _WEIGHTS), 0)
     kept = running_sum(sign * _of(schedule, stored), schedule.start)
@@ -230,7 +230,7 @@ def _messages(schedule: Schedule, program: Program | None, message: Ints) -> Int
 
 
 def _undivided(schedule: Schedule, by_stage: Sequence[tuple[Fraction, Fraction]]) -> Ints:
-    """Return, for each operation, the bytes that ZeRO holds undivided: a layer's parameters, and its gradients while
+    """Return, for each operation, the bytes held unsharded under ZeRO: a layer's parameters, and its gradients while
     they are computed.
     """
     sizes = np.array([[_whole(one) for one in row] for row in by_stage], dtype=np.int64)

@@ -61,8 +61,8 @@ class InBytes(Part):
         return [gigabytes(max(self.total))]
 
     def lines(self) -> list[str]:
-        """Return the largest peak with its cap, and a table of the ranks; of many ranks, only the first, last and
-        fullest.
+        """Return the largest peak with its cap, and a table of the ranks; if there are many, of the first, the last and
+        the fullest ranks.
         """
         total = self.total
         top = total.index(max(total))

@@ -37,7 +37,7 @@ def to_json(plan: Outcome, one: Prediction) -> dict[str, object] | None:
 
 
 def named(made: Launch, path: str) -> dict[str, str]:
-    """Return contents by path: `path` for the first file, and `path` with its own extension for any other file."""
+    """Return the contents by path: the first file at `path`, any other at `path` with that file's extension."""
     at = PurePath(path)
     names = {name: str(at.with_suffix(PurePath(name).suffix)) for name in made.files} | {made.main: path}
     found = {}

@@ -172,8 +172,8 @@ def _table(plan: Outcome) -> str:
 
 
 def by_formula(one: Prediction, tokens: int) -> Fraction:
-    """Return the days by 8TP/(nX), Narayanan et al., SC 2021, section 5.1, with the predicted FLOP/s for X. The 8 is 2
-    for a forward, 4 for a backward and 2 for a recomputed forward; without recomputation it is 6.
+    """Return the days by 8TP/(nX), Narayanan et al., SC 2021, section 5.1, with the predicted FLOP/s for X. The factor
+    8 is 2 for a forward, 4 for a backward and 2 for a recomputed forward; without recomputation, it is 6.
     """
     a, x = one.problem.space.transformer, one.choice.training
     (whole,) = flops.by_stage(a, Training(recompute=x.recompute, attention=x.attention), 1)

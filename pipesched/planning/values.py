@@ -97,7 +97,7 @@ def device(value: object) -> Device:
 
 
 def one_device(value: object) -> Device | None:
-    """Return the only device of a cluster, None if there is none.
+    """Return the only device of a cluster, or None if no device is given.
 
     Raises:
         PipeschedError: PS252 if there are two kinds of devices; others as for `devices.read`.

@@ -56,7 +56,7 @@ def byte_caps(made: Analysis) -> tuple[Fraction, ...] | None:
 
 
 def caps_at(asked: Workload, ranks: int, *, zero: bool = True) -> tuple[Fraction, ...] | None:
-    """Return the cap of each rank in bytes, or None. zero: whether a cap can be 0.
+    """Return the cap of each rank in bytes, or None. zero: whether a cap of 0 is allowed.
 
     Raises:
         PipeschedError: PS225 if there is no model, some caps are in activations, or there is not one cap per rank.

@@ -114,8 +114,8 @@ def verify(
     """Return the verdict on a schedule. Its findings are in the report; a file that cannot be read also has a report.
     Without a target, the records of a run are checked against each other.
 
-    fsdp: a torch CSV must have UNSHARD and RESHARD. require_proof: a file that is not an answer that is proved optimal
-    is an error; proof: write the clauses of the answer to PATH.cnf and their refutation to PATH.lrat. recorded: a
+    fsdp: a torch CSV must have UNSHARD and RESHARD. require_proof: report an error unless the file is an answer that is
+    proved optimal; proof: write the clauses of the answer to PATH.cnf and their refutation to PATH.lrat. recorded: a
     folder with the messages that the ranks of a run posted. model: a transformer and its training, for memory in bytes;
     a cap can then be "80GB". jitter: the standard deviation of every time, such as "5%": the report then has quantiles
     of the makespan over random draws; rule: an order by `greedy` is decided again in each draw. smallest: if a .ps file

@@ -1,4 +1,4 @@
-"""Frozen dataclasses with shared methods; `dataclass` compiles six per class, which takes most of an import."""
+"""Frozen dataclasses with shared methods; `dataclass` compiles six per class, which takes most of the import time."""
 
 from __future__ import annotations
 

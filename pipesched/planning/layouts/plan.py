@@ -138,7 +138,7 @@ def _found(request: Request, search: Search) -> Outcome:
 
 
 def leanest(rows: Sequence[Prediction]) -> list[Prediction]:
-    """Sort rows by time; of rows within 1 % of the fastest one left, the one with least memory is first."""
+    """Sort rows by time; of the remaining rows within 1 % of the fastest, the one with the least memory is first."""
     left, found = list(rows), list[Prediction]()
     while left:
         least = min(one.nanoseconds for one in left)

@@ -140,9 +140,9 @@ def least(stages: Stages, choice: Choice) -> int:
 
 
 def beyond(slots: Iterable[tuple[float, float, int, float]]) -> float:
-    """Return the time of sends that does not overlap compute, layer by layer, after the last backward or before the
-    first forward. slots: for each compute operation, its distance from that border, its duration, its layers, and the
-    duration of its sends; a rank sends one message at a time.
+    """Return the time of sends that exceeds compute after the last backward or before the first forward, if sends
+    overlap compute layer by layer. slots: for each compute operation, its distance from this border, its duration, its
+    layers, and the duration of its sends; a rank sends one message at a time.
     """
     free = -inf
     for distance, length, layers, sent in sorted(slots, reverse=True):
@@ -260,7 +260,7 @@ def predict(problem: Problem, choice: Choice) -> Refused | Prediction:
 
 
 def analysis(problem: Problem, choice: Choice) -> Analysis:
-    """Return the order of a choice with its costs and its model."""
+    """Return the analysis of a choice's order, with the costs and the model of the choice."""
     return Analysis(
         order(choice.schedule, tuple(choice.sizes.items())),
         stages_of(problem).costs(choice),

@@ -120,11 +120,11 @@ class Choice:
 
 @dataclass(frozen=True)
 class Space:
-    """The choices for a transformer on a number of GPUs; `training` fixes the batch and everything else. node: GPUs per
-    node.
+    """The choices for a transformer on a number of GPUs; `training` gives the batch and all other settings. node: GPUs
+    per node.
 
-    only: the values to try, by name in `NAMES`; by default all. trainer: the trainer and release that must run a
-    choice, as in ``megatron==0.16``; empty for any.
+    only: the values to try, by name in `NAMES`; all values of a name that is absent. trainer: the trainer and release
+    that must run a choice, as in ``megatron==0.16``; empty for any.
     """
 
     transformer: Transformer

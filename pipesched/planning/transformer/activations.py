@@ -8,19 +8,19 @@ sequences of a microbatch, hidden size h, a heads, t ranks of tensor parallelism
     tensor, sequence               s b h / t (34 + 5 a s / h)
     selective recomputation        as above, without 5 a s / h
     full recomputation             s b h 2
-    recomputation by operation     the layer's input; the outputs of attention and of every second product
+    recomputation by operation     the layer's input; the outputs of attention and of every second matrix product
 
-34 is 11 for attention, 19 for the feed-forward part and 4 for the two norms; the 10 that tensor parallelism without
-sequence parallelism does not split are inputs of norms, of q, k, v and of the feed-forward part, and dropout masks.
-Flash attention stores no scores, so it also omits 5 a s / h; its fp32 sum of each row, 4 a / t bytes per token, is
-counted if `kernels` are torch's own. A gated feed-forward part keeps gate, value and their product: 3 f instead of 2 f.
-Experts keep these tensors, their input and their output for each token that they receive. Context parallelism leaves s
-/ c tokens per rank.
+34 = 11 (attention) + 19 (feed-forward part) + 4 (two norms). Tensor parallelism without sequence parallelism does not
+split 10 of these: the inputs of the norms, of q, k, v and of the feed-forward part, and the dropout masks. Flash
+attention stores no scores, so it also omits 5 a s / h; its fp32 sum of each row, 4 a / t bytes per token, is counted if
+`kernels` are torch's own. A gated feed-forward part keeps gate, value and their product: 3 f instead of 2 f. Experts
+keep these tensors, their input and their output for each token that they receive. Context parallelism leaves s / c
+tokens per rank.
 
 Fused kernels (Transformer Engine's or compiled) keep only these tensors. torch's own (`kernels = "eager"`) keep more:
-the sum of squares in fp32 of an RMS norm and its quotient, keys and values repeated for every head of queries, the SiLU
-of a gate; on a CPU (`kernels = "cpu"`) also dropout masks in the activations' type. Autocast computes in 16 bits
-between norms and residuals in fp32: each product keeps a copy of its input, and each microbatch a copy of every weight.
+the input of an RMS norm in fp32 and its quotient, keys and values repeated for every query head, and the SiLU of a
+gate; on a CPU (`kernels = "cpu"`) also dropout masks in the activations' type. Autocast computes in 16 bits between
+norms and residuals in fp32: each product keeps a copy of its input, and each microbatch a copy of every weight.
 """
 
 from __future__ import annotations
@@ -251,7 +251,7 @@ def _stage(
 
 @dataclass(frozen=True)
 class _Layer:
-    """The bytes of a layer. saved: kept after F. stored: kept from I to W. most: made by an F. whole, inner: the
+    """The bytes of a layer. saved: kept after F. stored: kept from I to W. most: all that an F makes. whole, inner: the
     temporary bytes of a B and of an I.
     """
 

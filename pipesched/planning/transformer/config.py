@@ -72,7 +72,7 @@ class Encoder:
 
 @dataclass(frozen=True)
 class More:
-    """Parameters that the usual layer lacks, undivided on every rank: biases and norms of some models.
+    """Parameters that the usual layer lacks, such as biases and norms of some models; every rank has all of them.
 
     of_attention, of_feed_forward, of_router: parameters per layer, the last two for layers without and with experts.
     of_embedding, of_head: parameters of the first and of the last stage. norms: the number of norms in a layer.
@@ -164,7 +164,7 @@ class Transformer:
         return self if self.encoder is None or layer >= self.encoder.layers else _encoder(self)
 
     def joins(self, layers: range) -> tuple[bool, bool]:
-        """Return whether these layers contain the last one of an encoder, and the first one of its decoder."""
+        """Return whether these layers contain the encoder's last layer, and whether the decoder's first layer."""
         last = self.encoder.layers - 1 if self.encoder else -2
         return last in layers, last + 1 in layers
 

@@ -65,7 +65,7 @@ class Device:
 
     @property
     def offered(self) -> Fraction:
-        """The bytes that a process may use: the amount that the driver offers, or the size of the memory."""
+        """The bytes that a process can use: the amount that the driver offers, or the size of the memory."""
         return self.usable or self.memory
 
 

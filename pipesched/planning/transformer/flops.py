@@ -10,7 +10,7 @@ twice that for its gradients, and has no weights. For a GPT this is, per layer a
     a step with full recomputation: 96 B s l h^2 (1 + s / 6h + V / 16 l h), equation 3
 
 A causal mask saves nothing, as in the paper. Recomputation is part of I: selective, of the scores; by operation, of
-every second product; full, of all F but the head's. Norms, activations, dropout and the recomputation inside flash
+every second product; full, of all of F except the head. Norms, activations, dropout and the recomputation inside flash
 attention's backward are not counted.
 """
 

@@ -38,12 +38,12 @@ class Reserve:
 @dataclass(frozen=True)
 class Trainer:
     """A trainer. parallel: its reserve if ranks share a layer; sharded: its reserve with ZeRO 3; otherwise `reserve`
-    applies. live: limits on the parameters and on the gradients that are held undivided at a time, never below one
+    applies. live: limits on the parameters and on the gradients that are held unsharded at a time, never below one
     matrix; 0: no limit, so the largest layer is held whole. host, flash, between, gathers: names of constants; if
     empty, the host takes no time and messages have the rate of the link.
 
     zero: the ZeRO stages that it supports without a pipeline, and with one. whole_gradients: whether gradients stay
-    undivided by ZeRO until the last backward of a pipeline. keep_outputs: see `Training.keep_outputs`.
+    unsharded until the last backward of a pipeline. keep_outputs: see `Training.keep_outputs`.
     """
 
     name: str

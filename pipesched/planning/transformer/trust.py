@@ -1,8 +1,8 @@
 """The error bar of a predicted time: the errors of predictions in its class, with each source left out of the fit.
 
 The classes come from constants.toml: dense models, sequences above 16,384 tokens, ZeRO 3 on several nodes of A100, and
-experts. A class whose errors exceed 30 % in one run of ten has no time by shape; a request for one is answered with the
-reason.
+experts. A class whose errors exceed 30 % in one run of ten has no time by shape; a request for such a time is answered
+with the reason.
 """
 
 from __future__ import annotations
