@@ -2,10 +2,10 @@
 
     rank r { for t in 0 .. end { … }  backfill }
 
-All ranks share the clock of `greedy`, with the times of the file's costs. In list order, each operation takes the first
-time at which its inputs have arrived and its rank is free for long enough: between operations that come earlier in the
-list, if there is room, without delaying any of them. Batch systems call this conservative backfilling. An F also
-respects the peak of the lists: from its start on, its rank never holds more than the largest peak of any list.
+All ranks share the clock of `greedy`, with times from the costs in the file. In list order, each operation takes the
+first time at which its inputs have arrived and its rank is free for long enough: between operations that come earlier
+in the list, if there is room, without delaying any of them. Batch systems call this conservative backfilling. An F also
+waits until its rank will never again hold more than the largest peak of any list.
 
           slot  0  1  2  3  4  5           slot  0  1  2  3  4  5
     the list    F0 .  F1 B0 B0 F2    ->          F0 F1 F2 B0 B0
@@ -23,9 +23,9 @@ from pipesched.language.operations import Emitter
 
 @dataclass
 class Track:
-    """The operations of one rank that already have a time. slots: start, end and list position, sorted by time.
+    """The operations of one rank that already have a time. slots: (start, end, list position), sorted by time.
 
-    memory: the changes in the held memory, sorted by time. held: their sum.
+    memory: (time, change in held memory), sorted by time. held: the sum of all changes.
     """
 
     slots: list[tuple[int, int, int]] = field(default_factory=list)
@@ -53,7 +53,7 @@ class Track:
         return ready
 
     def put(self, slot: tuple[int, int, int], changes: Sequence[int]) -> None:
-        """Add an operation that takes memory at its start, or frees memory at its end."""
+        """Add a slot and its changes in held memory: increases at its start, decreases at its end."""
         insort(self.slots, slot)
         for change in filter(None, changes):
             insort(self.memory, (slot[change < 0], change))
@@ -61,11 +61,11 @@ class Track:
 
 
 class Backfill(Clock):
-    """The lists of all ranks on one clock."""
+    """Moves the operations of all ranks on one clock."""
 
     def run(self) -> list[list[int]]:
-        """Move the operations of all ranks. Return, by rank, the previous list positions of its operations; if some
-        operations wait for each other, return nothing and leave the lists unchanged.
+        """Move the operations of all ranks. Return, for each rank, the previous list positions of its operations; if
+        some operations wait for each other, return an empty list and leave the lists unchanged.
         """
         tracks = [Track() for _ in self.emitters]
         self.most = max(map(self._peak, self.emitters))
@@ -77,7 +77,7 @@ class Backfill(Clock):
         return [self._reordered(*both) for both in zip(self.emitters, tracks, strict=True)]
 
     def _slot(self, emitter: Emitter, first: int) -> list[Part]:
-        """Return the parts of the slot at a list position, without parts that its stages do not run."""
+        """Return the parts of the slot at a list position; parts that a frozen stage does not need are left out."""
         size = 1 + (first + 1 in self.second[emitter.rank])
         parts = (self._part(*self._entry(emitter, at)) for at in range(first, first + size))
         return [part for part in parts if part is not None]
@@ -96,7 +96,7 @@ class Backfill(Clock):
         return most
 
     def _place(self, emitter: Emitter, track: Track) -> bool:
-        """Give a time to as many operations of a rank as have inputs with a time; return True if there is any."""
+        """Give times to operations of a rank, in list order, until an input has no time; return True if any got one."""
         rank, begun = emitter.rank, self.done[emitter.rank]
         while (first := self.done[rank]) < len(emitter.sites):
             slot = self._slot(emitter, first)

@@ -1,14 +1,14 @@
-"""Orders that follow from a rule instead of a list: a rank always runs the first of its lines that can run.
+"""Orders that follow from a rule instead of a list: a free rank runs the first line of its `greedy` block that can run.
 
     rank r { greedy { B[1]  B[0]  F[1]  F[0] when held < cap } }
 
 All ranks share one clock. At each instant operations end, then messages arrive, then every free rank starts an
-operation if it can, until no rank can. The times of operations and messages come from the costs in the file (1 per
-result if it has none), never from costs on the command line, so the order depends only on the file and its parameters.
-Ranks without such lines run their list on the same clock, as do the operations that precede such lines in a program.
+operation if it can, until no rank can. The times of operations and messages come from the costs in the file (without
+costs, 1 per result), never from the command line, so the order depends only on the file and its parameters. Ranks
+without a `greedy` block run their list on the same clock; so do operations that precede the block in a program.
 
-An operation can run once its inputs are made and, if they come from another rank, have arrived. `held` is the running
-sum of memory by `model.release`, freed at W; it is read only when the rank is free.
+An operation can run once its inputs are made and, if they come from another rank, have arrived. `held` is the memory
+that the rank holds if W frees it (`model.release`); conditions are read only when the rank is free.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _FALSE = "its condition is false"
 
 
 class Clock:
-    """The ranks on one clock.
+    """Runs all ranks on one clock.
 
-    free: the time at which each rank is next free; done: how many entries of each rank's list have started; made: the
-    time at which each result of a stage and microbatch is ready.
+    free: the time at which each rank is next free; done: the number of entries of each rank's list that have started;
+    made: the time at which each result of a stage and microbatch is ready.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Clock:
         self.now = 0
 
     def run(self) -> list[list[int]]:
-        """Complete the lists of all ranks; return nothing, since no operation changes position.
+        """Complete the lists of all ranks; return an empty list, since no operation changes position.
 
         Raises:
             PipeschedError: PS229: operations are left, but none can run. PS2xx: a condition is invalid.
@@ -127,7 +127,7 @@ class Clock:
             raise report(error, checked.file.span.source, f"rank {emitter.rank}", checked.loops) from None
 
     def _part(self, op: Op, key: int) -> Part | None:
-        """Return kind (as the stage runs it), stage and microbatch; None if a frozen stage does not need it."""
+        """Return the kind that the stage runs, the stage and the microbatch; None if a frozen stage skips it."""
         stage, microbatch = divmod(key, self.microbatches)
         wanted = int(self.placement.wanted[op, stage]) if self.placement.frozen else op
         return (Op(wanted), stage, microbatch) if wanted >= 0 else None
@@ -139,7 +139,7 @@ class Clock:
         return [x for x in taken if x not in self.made or self.made[x] + self._delay(x, rank) > self.now]
 
     def _inputs(self, part: Part) -> list[Made]:
-        """Return the results that an operation takes, each with stage and microbatch."""
+        """Return the results that an operation needs, each with stage and microbatch."""
         kind, stage, microbatch = part[0].kind, *part[1:]
         near = self.near[self.route_of[microbatch]][stage][kind.of - BEFORE]
         if not near and kind.own is not None:
@@ -182,7 +182,7 @@ class Clock:
         return fail(Code.GREEDY, message, *labels[:_SHOWN], help=help, notes=more)
 
     def _reasons(self, emitter: Emitter) -> Iterator[Label]:
-        """Yield the reason why each line of a rank cannot run; nothing if all is done."""
+        """Yield, for each line with operations left on a rank, a label with the reason why it cannot run."""
         done = self.done[emitter.rank]
         upcoming = ((line.site, emitter.upcoming(line.op, line.chunk)) for line in emitter.rules)
         left = [(site, emitter.key(entry)) for site, entry in upcoming if entry is not None]
@@ -197,9 +197,7 @@ class Clock:
 
 
 def _near(placement: Placement, route: int) -> list[tuple[tuple[int, ...], ...]]:
-    """Return, for each stage of a route that can skip stages, the stage that it reads, the stage itself, and its
-    reader.
-    """
+    """Return, for each stage, the previous stage, the stage itself and the next stage on a route."""
     runs: list[int] = np.flatnonzero(placement.rank_of[route] >= 0).tolist()
     before, behind = dict(zip(runs[1:], runs, strict=False)), dict(pairwise(runs))
     return [tuple((x[s],) if s in x else () for x in (before, {s: s}, behind)) for s in range(placement.stages)]

@@ -1,4 +1,4 @@
-"""Decides the order of a file by its rule; names and refuses operations that the rule does not support."""
+"""Decides the order of a file by its rule, and reports operations that the rule does not support."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from pipesched.model.placement import Placement
 def decide(
     emitters: Sequence[Emitter], placement: Placement, costs: Costs, checked: Checked, budget: Budget
 ) -> list[list[int]]:
-    """Complete or move the lists of all ranks by the rule of a file. Return, by rank, the previous list positions of
-    its operations; nothing if no list changed.
+    """Complete or move the lists of all ranks by the rule of a file. Return, for each rank, the previous list positions
+    of its operations; an empty list if no list was reordered.
 
     Raises:
-        PipeschedError: PS224, PS238: no rule decides these operations. PS229: the ranks come to a standstill, or only
-            some programs end in `backfill`. PS2xx: a condition is invalid.
+        PipeschedError: PS224, PS238: the rule does not support an operation. PS229: no rank can continue, or only some
+            programs end in `backfill`. PS2xx: a condition is invalid.
     """
     word, known = checked.rule, [(site, Op[site.op]) for site in checked.sites]
     step = next((site for site, op in known if op is Op.STEP), None)

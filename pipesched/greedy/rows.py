@@ -1,4 +1,4 @@
-"""The row that adds orders by a rule."""
+"""The registry row that adds orders that follow from a rule."""
 
 from pipesched.extension import Decider, Lazy, Row
 

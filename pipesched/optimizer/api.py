@@ -55,15 +55,16 @@ def optimize(
     target: a schedule that determines placement, sizes and the kind of backward; without a target, p, v and m are
     parameters. placement: ``linear``, ``loop``, ``vee``, the rank of each stage, or a file whose placement is used.
     mem_cap: one cap, or one per rank, in microbatches through 1/p of the model. partition: number of layers to divide
-    among the stages, or ``model``; embedding, head: work of each, in layers. overlap: whether to decide which F and B
-    run as pairs. recompute: which F may run again: ``any``, ``stages`` for all or no F of each stage, or the stages
-    whose F may run again. lost: a rank whose microbatches go to other copies of its stages; pipelines: number of
-    pipelines that train the model, each with p ranks and m microbatches. jitter: the standard deviation of every time,
-    as a share of it; among equally short orders, an order with a low p95 makespan is chosen. backward: ``split`` or
-    ``fused``. time_limit: limit in seconds of a million steps of work, about one CPU second each. certify: whether to
-    spend up to another minute on proving an engine's refutation. seed: seed for random choices; the same request with
-    the same seed gives the same answer. progress: function that is called with the state of the search about every
-    second; a KeyboardInterrupt, also one that it raises, ends the search with the best schedule so far.
+    among the stages, or ``model``; embedding, head: their work, as multiples of a layer's work. overlap: whether to
+    decide which F and B run as pairs. recompute: which F to run again: ``any`` to decide for each F, ``stages`` to
+    decide for each stage, or a list of stages whose F all run again. lost: a rank whose microbatches go to other copies
+    of its stages; pipelines: number of pipelines that train the model, each with p ranks and m microbatches. jitter:
+    the standard deviation of every time, as a share of that time; among equally short orders, an order with a low p95
+    makespan is chosen. backward: ``split`` or ``fused``. time_limit: limit in seconds, each a million steps of work,
+    about one CPU second. certify: whether to spend up to another minute on proving an engine's refutation. seed: seed
+    for random choices; the same request with the same seed gives the same answer. progress: function that is called
+    with the state of the search about every second; a KeyboardInterrupt, even one that this function raises, ends the
+    search with the best schedule so far.
 
     Raises:
         PipeschedError: PS2xx: the options are invalid. PS702: the schedule cannot be optimized. PS820: the engine is

@@ -34,9 +34,9 @@ _ANSWERS, _ROWS = 4, 7  # most rows of the table: schedules that answer the ques
 class Known:
     """A known schedule at the same size. spent: its work, idle times and length; peak: the largest peak over the ranks.
 
-    fits: True if the peaks are within the caps. orders: the order on each rank; None if the schedule has another
-    placement, overlap slots, or the other kind of backward, and `unlike` then names the difference. apart: the orders
-    in which the two operations of an overlap slot run one after the other, which takes no longer.
+    fits: True if the peaks are within the caps. orders: the order on each rank; None if the schedule has a different
+    placement, overlap slots, or the other kind of backward; `unlike` then names the difference. apart: the orders in
+    which the two operations of an overlap slot run one after the other, which takes no longer.
     """
 
     name: str
@@ -86,7 +86,7 @@ def _figures(spent: Idle, peak: Fraction) -> tuple[Fraction, Fraction, Fraction,
 
 
 def comparison(given: Known | None, value: Fraction, instance: Instance, peak: Fraction) -> list[str]:
-    """Return lines that compare `value` with the user's schedule and, if its peak is lower, suggest that as a cap."""
+    """Return lines that compare `value` with the user's schedule and, if that has a lower peak, suggest it as a cap."""
     if given is None:
         return []
     theirs = given.spent.span if instance.objective == "span" else given.spent.makespan
@@ -127,7 +127,7 @@ def _aligned(instance: Instance, rows: Sequence[Row]) -> list[str]:
 
 
 def _unit(known: Sequence[Known], instance: Instance) -> Iterator[str]:
-    """Yield a line with the unit of time, its ratio to that of `compare`, and assumed costs of other kinds."""
+    """Yield a line with the unit of time, its ratio to the unit in `compare`, and assumed costs of other backwards."""
     stages, ranks = instance.placement.stages, instance.placement.ranks
     other = "" if stages == ranks else f"; in `pipesched compare` a stage takes {Fraction(ranks, stages)} of them"
     guessed = instance.costs.assumed_of({*"FIWB"} - {*instance.kinds})

@@ -4,8 +4,8 @@
                     │             │ the search at the next cap begins with the found order
                     └─ its bound is valid at every cap: a bound at a cap is valid at all lower caps
 
-Costs are for 1/p of the model, so a stage of a placement with v stages on each rank takes 1/v of them. A point of the
-front is proved if its own bound and the bounds of all other placements at this peak reach the objective.
+Costs are for 1/p of the model, so a stage of a placement with v stages on each rank takes 1/v of each cost. A point of
+the front is proved if its own bound and the bounds of all other placements at this peak reach the objective.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Way:
     solved: Sequence[Solved]
 
     def bound(self, cap: Fraction) -> Fraction | float:
-        """Return the best lower bound under a cap; bounds under higher caps are valid here too."""
+        """Return the best lower bound under a cap; bounds under higher caps also apply."""
         found = [answer for own, answer in self.solved if own is None or own >= cap]
         return max((inf if x.status == INFEASIBLE else x.lower_bound or Fraction(0) for x in found), default=0)
 
@@ -178,7 +178,7 @@ def _solved(request: Request, caps: Sequence[Fraction], progress: Progress, mete
 
 
 def _steps(free: Optimum) -> Iterator[Fraction]:
-    """Yield the relevant caps, from the least with a schedule to the peak without a cap; raise PS225 for too many."""
+    """Yield the relevant caps, from the least with a schedule to the peak without a cap; raise PS225 if too many."""
     instance = free.instance
     problem, grain = instance.problem(), instance.grain
     least, most = int(least_cap(problem).max()) * problem.part, max(free.peak, default=Fraction(0))

@@ -2,7 +2,7 @@
 within the cap in bytes.
 
     room       the cap less parameters, gradients and optimizer, the largest working memory, and messages
-    M          bytes of a microbatch on a stage / bytes on most stages, rounded up to a hundredth
+    M          bytes of a microbatch on a stage / its bytes on most stages, rounded up to a hundredth
     release    I=-x,W=1+x where I stores gradients for W: x is the largest ratio of these to the bytes of F, rounded up
     caps       room / bytes of a microbatch on most stages, rounded down
 
@@ -39,7 +39,7 @@ _FINE = 100
 
 @dataclass(frozen=True)
 class Room:
-    """A cap in bytes, in the optimizer's unit.
+    """A cap in bytes, converted to the optimizer's unit.
 
     left: for each rank, the bytes left for activations. one: the bytes that a microbatch keeps on most stages. unit:
     the bytes in a unit of caps.

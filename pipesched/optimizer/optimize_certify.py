@@ -40,7 +40,7 @@ def certified(
 ) -> Made:
     """Prove that no schedule has an objective of at most `value`; also write PATH.cnf and PATH.lrat if a path is given.
 
-    meter: counts steps up to the limit. grid: a time to whose multiples costs are first rounded down, or None.
+    meter: counts steps up to the limit. grid: if given, costs are first rounded down to its multiples.
 
     Raises:
         OSError: the files cannot be written.
@@ -86,7 +86,7 @@ def write(path: str, clauses: Clauses, refutation: bytes) -> None:
 
 
 def _alone(clauses: Clauses, rank: int) -> dict[int, list[int]]:
-    """Return the clauses except those that are only about other ranks."""
+    """Return the clauses without those that concern only a single other rank."""
     others = {number for r, numbers in enumerate(clauses.of_rank) if r != rank for number in numbers}
     return {number: literals for number, literals in clauses.known.items() if number not in others}
 

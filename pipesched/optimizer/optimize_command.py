@@ -132,7 +132,7 @@ def optimize(schedule: str | None, **given: Any) -> int:
 
 
 def _folder(path: str | None) -> str | None:
-    """Return the folder that -o names, created if absent; None for a file. Raise PS225 for a .ps file, or on error."""
+    """Return the folder that -o names, created if absent; None for a file. Raise PS225 for a .ps file or an error."""
     if path and path.endswith(".ps"):
         message = f"{path} can hold only one schedule, but each cap has its own"
         raise fail(Code.USAGE, message, help="write all of them with -o DIR/, or name a .json or .txt file")

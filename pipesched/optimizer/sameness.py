@@ -11,7 +11,7 @@ from pipesched.model.schedule import Schedule
 
 
 def same_place(a: Placement, b: Placement) -> bool:
-    """Return True if two placements have the same stages on the same ranks, and the same routes and reads."""
+    """Return True if two placements have the same stages on the same ranks, and the same routes and stage inputs."""
     return np.array_equal(a.rank_of, b.rank_of) and np.array_equal(a.route_of, b.route_of) and a.reads == b.reads
 
 

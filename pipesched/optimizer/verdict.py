@@ -192,8 +192,8 @@ class Terms:
 
     asked: caps in bytes as the user typed them, from which `caps` and the release rule were derived; otherwise None.
     decided: text that describes decisions in addition to the order; empty if there are none. pairs: True if an F may
-    share a slot with a B. again: the F that may run again: ``any``, ``stages`` for all or no F of each stage, or the
-    stages whose F do. own: the names of the costs that matter if only the order of a schedule's operations is decided.
+    share a slot with a B. again: the F that may run again: ``any``, ``stages`` for all or no F of each stage, or all F
+    of listed stages. own: the names of the costs that matter if only the order of a schedule's operations is decided.
     """
 
     placement: Placement

@@ -1,4 +1,4 @@
-"""Answers within a cap in bytes: found under a cap on activations, then counted in bytes; repeated if too large."""
+"""Finds answers within a cap in bytes: optimizes under a cap on activations, counts the bytes, repeats if too many."""
 
 from __future__ import annotations
 

@@ -72,13 +72,13 @@ def overlap(given: Given) -> bool:
 
 
 def recompute(given: Given) -> str | None:
-    """Return which F may run again, as from `stages`, or None; raise PS225 if another option contradicts this."""
+    """Return --recompute as text (see `stages`), or None; raise PS225 if another option contradicts it."""
     asked = _in_slots(given, "recompute", ("partition", "all_m", "proof", "confirm"))
     return str(given["recompute"]) if asked else None
 
 
 def jitter(given: Given) -> Fraction | None:
-    """Return the standard deviation of times, as a share, or None; raise PS225 if another option contradicts this."""
+    """Return --jitter as a share of each time, or None if not given; raise PS225 if another option contradicts it."""
     if given.get("objective") == "span" and given.get("jitter"):
         raise fail(Code.USAGE, "--jitter requires --objective makespan", help="leave out --jitter or --objective")
     asked = _in_slots(given, "jitter", ("partition", "overlap", "recompute", "all_m"))

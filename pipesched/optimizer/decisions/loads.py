@@ -1,7 +1,7 @@
 """Loads: the costs of a transformer's layers, embedding and head, in a form that a partition can add up.
 
     layer     costs of one more layer in a stage: time of F, I, W, B, activations of a microbatch, parameters and all
-              other memory that is held in any order
+              other memory that does not depend on the order
     first     costs of stage 0 in addition to its layers: the embedding
     last      costs of the last stage in addition to its layers: the norm, the head and the loss
 
@@ -124,7 +124,7 @@ def times(workload: Workload, placement: Placement, kinds: Sequence[str]) -> tup
 
 
 def head_of(trained: Trained, stages: int) -> Fraction:
-    """Return the FLOPs of the head as a multiple of a layer's FLOPs; without a device, neither has a time."""
+    """Return the FLOPs of the head as a multiple of a layer's FLOPs, for use if no device is given."""
     a, x = trained
     made = parts_of(
         lambda split: [one.forward for one in flops_by_stage(*_laid((a, x), split), stages)],

@@ -189,7 +189,7 @@ def placement_without(placement: Placement, rank: int) -> tuple[Placement, tuple
 
 
 def _peers(placement: Placement, rank: int) -> Mapping[int, tuple[int, ...]]:
-    """Return, for each stage of a rank, the other ranks that have a copy of it."""
+    """Return, for each stage of a rank, the other ranks that have a copy of the stage."""
     found = {}
     for stage in sorted({stage for _, stage in placement.chunks(rank)}):
         found[stage] = tuple(other for other in placement.copies(stage) if other != rank)

@@ -1,9 +1,9 @@
 """The checker's verdict over all alternatives of a decision: no alternative has a schedule below the value.
 
-The alternatives are listed anew from the numbers in the answer. Each, except the chosen one, is to be excluded: by the
-work of a rank between a head and a tail (`work`), by meetings of microbatches (`meetings`), by a single rank (`ranks`),
-or by a proof in the answer (`lrat`). An alternative that is not excluded lowers the bound to its own bound. The
-optimizer is not consulted.
+The alternatives are listed anew from the numbers in the answer. Each of them, except the chosen one, must be excluded:
+by the work of a rank between a head and a tail (`work`), by meetings of microbatches (`meetings`), by a single rank
+(`ranks`), or by a proof in the answer (`lrat`). An alternative that is not excluded lowers the bound to its own bound.
+The optimizer is not consulted.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ QUICK = "their work, warm-up and cool-down"
 def excluded(
     decision: Partition, alternatives: Sequence[tuple[Fraction, Choice]], value: Fraction, proofs: Proofs
 ) -> Excluded:
-    """Exclude the alternatives of which no schedule is below `value`. alternatives: sorted by their quick bounds."""
+    """Exclude the alternatives that have no schedule below `value`. alternatives: sorted by their quick bounds."""
     by, open, ranked = Counter[str](), list[tuple[Fraction, Choice]](alternatives[LISTED:]), 0
     for _, choice in alternatives[:LISTED]:
         terms = decision.terms(choice)

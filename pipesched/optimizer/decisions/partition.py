@@ -4,7 +4,7 @@
     stage S - 1    n[S - 1] layers + head
 
     cost of a stage     n x layer, plus the load at its end              F, I, W or B, and the activations M
-    cap of a rank       the cap less what its layers hold in any order (parameters, if caps are in bytes)
+    cap of a rank       the cap less what its layers hold regardless of the order (parameters, if caps are in bytes)
 
 A rank does not begin before a microbatch reaches its first stage, and runs one operation at a time. With one stage per
 rank, the first I of rank r waits for the longest path to the last rank and back, and at most k forwards run before it;
@@ -15,7 +15,7 @@ at W or at B, k is the number of microbatches that fit the cap:
             +  max(0, L[r] - (k - 1) F[r])       L[r]: forwards and backwards of later ranks
             +  max(0, G[r] - k W[r])             G[r]: the longest path from a last I to the end of an earlier rank
 
-Splits are listed stage by stage; a prefix is dropped once its bound reaches the value.
+Splits are listed stage by stage; a prefix is dropped once its bound reaches the best known objective.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Partition:
         return comb(self.layers - 1, self.stages - 1)
 
     def seeds(self) -> list[Choice]:
-        """Return the even split, and splits that minimize the largest stage, filled from the first and the last."""
+        """Return the even split, and splits that minimize the largest stage, with ties broken toward each end."""
         even = [self.layers // self.stages + (s < self.layers % self.stages) for s in range(self.stages)]
         made = [tuple(even), self._least_largest(reverse=False), self._least_largest(reverse=True)]
         return list(dict.fromkeys(made))
@@ -241,7 +241,7 @@ class Partition:
         return best
 
     def _room(self, counts: Ints) -> Ints:
-        """Return, for each split, the most microbatches that each rank can hold; ENDLESS if no rule limits them."""
+        """Return, for each split, the most microbatches that each rank can hold; ENDLESS if there is no limit."""
         base, endless = self.base, np.full(counts.shape, ENDLESS, dtype=np.int64)
         if base.caps is None or (not base.fused and base.release.at_input > 0):
             return endless

@@ -1,4 +1,4 @@
-"""The search over alternatives: orders of the most promising alternative first, until no other one can be better.
+"""The search over alternatives: the most promising ones first, until no other alternative can be better.
 
     seeds     ─ known orders and heuristics ─> a value          excludes alternatives by their quick bounds
     the rest  ─ sorted by the bound ─────────> heuristics on the first ones: the value falls
@@ -111,7 +111,7 @@ class Searcher:
         self._exclude_former(best)
 
     def _exclude_former(self, best: Best) -> None:
-        """Exclude, if `ranks` can, the alternatives that were searched as the best and are no longer the best."""
+        """Exclude with `ranks`, where possible, the alternatives that were the best when they were searched."""
         for choice in sorted(x for x in best.searched if x != best.choice and x not in best.proofs):
             if not self.meter.late and self._too_busy(choice, best):
                 best.proofs[choice] = ""

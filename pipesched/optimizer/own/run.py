@@ -98,7 +98,7 @@ class Slots:
         return some if len(some) > 1 else []
 
     def exchanged(self, orders: Orders, one: int, two: int) -> Orders | None:
-        """Return the orders with two microbatches exchanged; None if they exceed a cap or run on other ranks."""
+        """Return the orders with two microbatches exchanged; None if they exceed a cap or an operation changes rank."""
         other, turned = {one: two, two: one}, [*range(len(self.rank))]
         for (op, stage, i), x in self.named.items():
             turned[x] = self.named.get((op, stage, other.get(i, i)), -1)

@@ -38,7 +38,7 @@ Block: TypeAlias = tuple[int, int, int]
 class Listing:
     """A list schedule: of the slots that can start at the earliest time, a rank runs the one with the smallest `turn`.
 
-    turn: the priority of each slot. window: the number of sequences, from the oldest unfinished on, whose F can run.
+    turn: the priority of each slot. window: only F of this many sequences can run, from the oldest unfinished one on.
     """
 
     def __init__(self, slots: Slots, turn: Sequence[int], window: int) -> None:
@@ -70,7 +70,7 @@ class Listing:
         return made
 
     def _closed(self, x: int) -> bool:
-        """Count a slot as run; return True if it completes the oldest unfinished sequence."""
+        """Record that a slot has run; return True if it completes the oldest unfinished sequence."""
         self.open[self.slots.sequence[x]] -= 1
         before = self.oldest
         while self.oldest in self.open and not self.open[self.oldest]:
@@ -84,7 +84,7 @@ class Listing:
             self.end[copy] = self.engine[of] = max(self.engine.get(of, 0), self.end[x]) + self.slots.cost[copy]
 
     def _first(self, rank: int) -> tuple[int, int] | None:
-        """Return the start of the slot that a rank would run next, and its index in `left`; None if none can start."""
+        """Return the start of the slot that a rank would run next, and its index in `left`; None if no slot can."""
         best: tuple[int, int] | None = None
         for n, x in enumerate(self.left[rank][:_WIDE]):
             at = self._start(x, rank)
@@ -122,7 +122,7 @@ class Search:
     impossible: str = ""
 
     def run(self, known: Iterable[tuple[str, Orders]]) -> None:
-        """Try the known orders, of which the first is the given one; shorten the best until the bound or the limit."""
+        """Try the known orders, of which the first is the given one; shorten the best until it attains the bound."""
         slots, each = self.slots, int(_EACH * len(self.slots.cost)) + 1
         self.impossible = slots.too_large
         if self.impossible:
@@ -213,7 +213,7 @@ def _turn(orders: Iterable[Sequence[int]]) -> list[int]:
 
 
 def _moved(slots: Slots, orders: Orders, block: Block, rng: random.Random) -> Orders | None:
-    """Return the orders after a random slot moves within its block or just past it; None if that exceeds the cap."""
+    """Return the orders after a random slot moves within its block or just past it; None if this exceeds the cap."""
     rank, low, high = block
     order = orders[rank]
     if rng.random() < _SWAPPED:

@@ -104,7 +104,7 @@ def require_like(own: Case, case: Case) -> None:
 
 
 def words(schedule: Schedule) -> list[Word]:
-    """Return each rank's operations in order, as program lines. Raises FaultError, PS715, for two routes or for
+    """Return, for each rank, the line of each operation in order. Raises FaultError, PS715, for two routes or for
     microbatches that overtake others.
     """
     if schedule.placement.routes > 1:

@@ -112,7 +112,7 @@ class Clauses(Numbered):
         most: int = MOST,
         narrow: bool = False,
     ) -> None:
-        """Build the clauses; raise TooManyError if there are more than `most`, or more operations."""
+        """Build the clauses; raise TooManyError if there are more than `most` clauses or operations."""
         super().__init__(wanted, most)
         if sum(problem.length.values()) > most:
             raise TooManyError(most)
@@ -219,7 +219,7 @@ class Clauses(Numbered):
                 self._after(first, 0, last, -1, self.windows.work[last] - self.bound)
 
     def _number(self, line: Line, t: int, each: int) -> Number:
-        """Return `each` times the number of operations started by t; if negative, -each times those not ended by t."""
+        """Return each * (operations started by t) or, if `each` is negative, -each * (operations not ended by t)."""
         t -= 0 if each > 0 else self.windows.work[line]
         low, high = bisect_right(self.windows.high[line], t), bisect_right(self.windows.low[line], t)
         if each > 0:

@@ -1,18 +1,18 @@
 """Extension of a schedule of m0 microbatches to every number m0 + jK of microbatches.
 
-Let n_q(t) be the number of operations of line q that have started by t, and let A be at least any duration plus its
+Let n_q(t) be the number of operations of line q that have started by t, and let A be at least the longest duration plus
 message. If
 
     n_q(t + P) = n_q(t) + K      for every q and all t in seam - A - 1 .. seam - 1
 
 then let n'(t) = n(t) up to seam - 1 + P, and n(t - P) + K from seam - A - 1 + P on: the two agree where both apply.
-Every constraint compares counters at most A apart, so it concerns only one of the two parts, in which the schedule
-satisfies it; held memory is a sum of counters that all grow alike. n' repeats at seam + P again. So there is a schedule
-for each m0 + jK, it ends jP later, and its order on a rank is u s^j v: u starts before seam + P, s is the part of u
-that starts at the seam or later, and uv is the order of m0.
+Every constraint compares counters at most A apart, so it lies within one of these two parts, where the schedule
+satisfies it; held memory stays the same, since all counters grow by K. n' repeats at seam + P again. So there is a
+schedule for each m0 + jK, it ends jP later, and its order on a rank is u s^j v: u starts before seam + P, s is the part
+of u that starts at the seam or later, and uv is the order of m0.
 
-The file has this order for every j if it does for 0, 1 and 2: its program is x b^j y from some j on, so x b y = u s v.
-With x = u z, or vice versa, bz = zs, and so b^j z = z s^j.
+The file has this order for every j if it has it for 0, 1 and 2: its program is x b^j y from some j on, so x b y = u s
+v. With x = u z, or vice versa, bz = zs, and so b^j z = z s^j.
 
 These schedules are optimal if the schedule of m0 is, and if its bound grows by P too. A bound by `work` grows by P if K
 more microbatches add P to it; any other bound does if microbatches K apart start at least P apart. Proof of the latter:
@@ -112,8 +112,7 @@ def _unfed(problem: Problem, at: Times) -> str:
 
 
 def apart(problem: Problem, step: int) -> int:
-    """Return the least time between F(0, i) and F(0, i + step), in ticks, by longest paths; 0 without that many
-    microbatches.
+    """Return the least time between F(0, i) and F(0, i + step), in ticks, by longest paths; 0 if there are too few.
 
     The result is also 0 if a microbatch can hold a negative amount on some stage, since removing it would then increase
     memory.

@@ -3,7 +3,7 @@
 It requires one stage per rank, and a rank h, the home, whose memory is full, so that F of microbatch a + k starts there
 only after an operation of microbatch a has ended. For two microbatches a < b, let r be the last rank, counted from h
 on, that runs F(b) before I(a), or h - 1 if there is none. Ranks after r run I(a) first: F(b) reaches a rank later than
-the previous rank, and I(a) reaches it earlier. So at r and r + 1 both microbatches wait for the later one:
+the previous rank, and I(a) reaches it earlier. So a waits for b on rank r, and b waits for a on rank r + 1:
 
     rank r + 1   .. I(a) ───┐  F(b) ..        F(b) on r + 1 starts after the end of I(a) on r + 1
     rank r       .. F(b) ─┐    I(a) ..        I(a) on r     starts after the end of F(b) on r
@@ -12,18 +12,18 @@ The next microbatch a + k starts after a, and meets b. The bound follows a chain
 
     (0, 1)   (1, k)   (k, k + 1)   (k + 1, 2k)   ...
 
-Since r is unknown, the bound keeps a state for every r: the earliest starts of these two operations. At the end, the
-least value over all states is the bound.
+Since r is unknown, the bound keeps a state for every r: the earliest starts of I(a) on r and of F(b) on r + 1. At the
+end, the least value over all states is the bound.
 
-    home     Between the end of I(a) and the start of F(a + k + y) pass at least w + y (F + I + w): F of y microbatches,
+    home     At least w + y (F + I + w) pass between the end of I(a) and the start of F(a + k + y): F of y microbatches,
              their I, and y + 1 times w, which is W if memory waits for it and 0 otherwise
     switch   If m - 1 = nk + x with x >= 2, one pair (a, a + 1) is followed by (a + k + x - 1, a + k + x)
     end      The last pair is followed by the tails of its operations and, on each rank that I(a) passes, by the rest of
              the work of microbatches from a on
 
-Ranks before the home enter through heads and tails. For the span, heads and tails are measured in the frame of the
-home. With I = B, all of this is also true of full backwards. For unit costs without messages, on a linear placement on
-p ranks, the bound is (n + 1) (2p + 2) + 3x - 2: a round trip takes 2p + 2, although no rank sees more than 2p + 1.
+Ranks before the home affect only heads and tails. For the span, heads and tails are measured in the frame of the home.
+For full backwards, B takes the place of I. For unit costs without messages, on a linear placement on p ranks, the bound
+is (n + 1) (2p + 2) + 3x - 2: a round trip takes 2p + 2, although no single rank requires more than 2p + 1.
 """
 
 from __future__ import annotations

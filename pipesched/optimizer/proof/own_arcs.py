@@ -88,8 +88,8 @@ def _on_its_rank(schedule: Schedule, found: Dependencies) -> Iterator[tuple[Ints
 
 
 def longest(cost: Ints, arcs: tuple[Ints, Ints, Ints], least: list[int]) -> Ints:
-    """Return the longest path to each node, without its own cost. arcs: (before, after, delay), acyclic; least: a lower
-    limit on each result, which is changed in place.
+    """Return the longest path to each node, without the cost of the node. arcs: (before, after, delay), acyclic; least:
+    a lower limit on each result, which is changed in place.
     """
     before, after, delay = arcs
     by = np.argsort(before, kind="stable")

@@ -50,7 +50,7 @@ Arc: TypeAlias = tuple[Line, Line, int, int]
 
 @dataclass
 class Problem:
-    """A problem. Times are in ticks, memory in integers; cap: None for a rank without a cap. span: whether the span is
+    """A problem. Times are in ticks, memory in integers; cap: None for ranks without a cap. span: whether the span is
     the objective.
 
     For each line, rank; length: the number of operations; work: the duration of one operation; gains: the memory that
@@ -95,7 +95,7 @@ class Problem:
 
 
 def _runs(line: Line, shares: Mapping[Op, Fraction], trained: bool, kept: bool) -> tuple[bool, Fraction]:
-    """Return whether the operations of a line run, and the memory that each of them takes, as a share of that of its F.
+    """Return whether the operations of a line run, and the memory that each takes, as a share of an F's memory.
 
     A stage that is not trained has no W, and frees all of its memory at its I.
     """
@@ -160,8 +160,8 @@ def between(made: Problem, line: Line, i: int, offset: int) -> int:
 def floored(problem: Problem, grid: int) -> Problem:
     """Round durations and message times down to multiples of `grid` ticks, which become the unit.
 
-    The starts of every schedule also form a schedule of the result, with an objective that is no larger: no operation
-    ends later, so no memory is freed later. So a bound for the result, converted to ticks, is a bound for the problem.
+    The starts of every schedule also form a schedule of the rounded problem, with an objective that is no larger: no
+    operation ends later, so no memory is freed later. So a bound for it, in ticks, also bounds the original.
 
     Raises:
         ValueError: the end of an operation takes memory, or `grid` is below 1.

@@ -81,7 +81,7 @@ def narrow(windows: Windows) -> tuple[bool, int]:
 
 
 def _without_coarse_order(windows: Windows, ranks: Sequence[int], left: list[int]) -> int | None:
-    """Return a rank that has no order even after equal lines are merged; None if there is none or only W merge."""
+    """Return a rank without an order even if equal lines are merged; None if there is no such rank or only W merge."""
     for rank in ranks if any(line.op != Op.W for line in windows.inputs) else ():
         mine, times = _on(windows, rank)
         if not windows.possible() or len(_forward(windows, mine, times, windows.cap[rank], left)) < len(times[0]):
@@ -90,7 +90,7 @@ def _without_coarse_order(windows: Windows, ranks: Sequence[int], left: list[int
 
 
 def _without_order(windows: Windows, ranks: Sequence[int], left: list[int]) -> int | None:
-    """Narrow the windows rank by rank until none changes; return the first rank without an order, or None.
+    """Narrow the windows rank by rank until no window changes; return the first rank without an order, or None.
 
     left: the number of remaining steps.
     """

@@ -19,7 +19,7 @@ _FUNCTIONS = {"min", "max", "abs"}
 
 
 def unrepeated(file: ast.File, step: int, chunks: Sequence[int]) -> str:
-    """Return the reason why m determines more than repetitions, or "". step: K; chunks: their number on each rank."""
+    """Return the reason why m determines more than repetitions, or "". step: K; chunks: the count on each rank."""
     for item in (*file.parameters, *file.items):
         match item:
             case ast.Claim() | ast.Parameter(name=ast.Name(id="m")):

@@ -188,7 +188,7 @@ class Question:
         return best
 
     def busy(self, q: Stage) -> int:
-        """Return twice the least time for an F and a backward of a stage: each alone, or half of the cheapest pair."""
+        """Return twice the least time for an F and a backward of a stage; in a pair, each takes half of its time."""
         pairs = [kind for kind in self.kinds[self.rank[q]] if kind.forward and kind.backward]
         forward = min([2 * self.work[Op.F, q], *(kind.work for kind in pairs if kind.forward == q)])
         return forward + min([2 * self.whole(q), *(kind.work for kind in pairs if kind.backward == q)])

@@ -20,9 +20,9 @@ terms can leave open which F and B are pairs, which backwards are whole, and whi
 
 The microbatches of a route are alike, and a rank ends its slots in the order in which it starts them. So with starts
 and ends sorted for each kind of result and stage, every inequality above still holds, and the weight gradients of a
-stage need no names: some W is possible exactly if more I or B have ended than weight gradients are done or running. The
-same is true of R if all F of a stage run again. If each F can run again or not, the F differ; the clauses then cover
-only the schedules in which every stage runs its F, its R and its backwards in microbatch order.
+stage need no names: a W can start if and only if more I or B have ended than weight gradients are done or running. The
+same is true of R if all F of a stage run again. If it is decided for each F whether it runs again, the F differ; the
+clauses then cover only the schedules in which every stage runs its F, its R and its backwards in microbatch order.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class SlotClauses(Numbered):
                     self._add(-x, -self._at(row, t - 1) if j == len(rows) - 1 else TRUE)
 
     def _ended(self, q: Stage, ends: Callable[[Kind], bool]) -> list[list[int]]:
-        """Return, for each t, the variables of the slots that end at t on a stage's rank. ends: selects the kinds."""
+        """Return, for each t, the variables of the slots that end at t on a stage's rank. ends: selects kinds."""
         made: list[list[int]] = [[] for _ in range(self.until + 1)]
         for t, slots in enumerate(self.slots[self.asked.rank[q]]):
             for kind, x in slots.items():

@@ -78,7 +78,7 @@ class Search:
             self.best, self.value, self.source = schedule, value, source
 
     def at(self, bound: int, meter: Meter, *, refute: bool = False) -> bool | None:
-        """Return True if an order takes at most `bound` ticks, False if none does, and None if that is undecided."""
+        """Return True if some order takes at most `bound` ticks, False if no order does, None if this is undecided."""
         try:
             clauses = SlotClauses(self.asked, bound, most=int(min(MOST, meter.left / _CLAUSE + 1)))
             meter.spend(_CLAUSE * clauses.count)

@@ -1,4 +1,4 @@
-"""Initial orders if F can run again: the best order without R, and 1F1B with recomputation on its first stages.
+"""Initial orders when F can run again: the best order without R, and 1F1B with recomputation on its first stages.
 
 A rank of 1F1B begins with w F, as many as its cap and the previous rank allow, then repeats F, R, I, W:
 

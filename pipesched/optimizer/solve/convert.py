@@ -1,7 +1,7 @@
 """Conversions between a `Schedule` and the orders of a `Problem`; runs of an order; checks of a table of starts.
 
 Operation i of a sequence belongs to the i-th microbatch of its route. If the problem splits the backward, a full
-backward in a schedule becomes I, then W; otherwise an I and its W count as a B if they touch. The operations that
+backward in a schedule becomes I, then W; otherwise an I counts as a B if its W follows immediately. The operations that
 frozen stages lack are last on their rank (`ended`) and appear in no schedule. `fault` checks every rule of `problem`
 directly and shares no code with the clauses: it sorts the operations of every rank by start, then checks neighbours and
 a running sum of memory.

@@ -21,7 +21,7 @@ SECOND = 1_000_000
 
 @dataclass(eq=False)
 class Meter:
-    """A meter that counts steps of work. limit: the number of steps after which the search is late."""
+    """A meter that counts steps of work. limit: the number of steps at which time is up."""
 
     limit: float = inf
     spent: int = 0

@@ -5,8 +5,8 @@
                 heads and tails of the whole problem, often decides the optimum
     merge       the W of a rank as one sequence
     coarsened   durations as multiples of a number of ticks. Neither an order nor its memory depends on durations, so an
-                order found there is a schedule of the exact problem; its value is measured anew. If durations are
-                rounded down, the starts of every schedule form a schedule there, so bounds are valid for both
+                order found for them is a schedule of the exact problem; its value is measured anew. If durations are
+                rounded down, the starts of every exact schedule remain valid, so bounds are valid for both
 
 No operation waits for a W. If all W of a rank have the same duration and free the same amount, the n-th W to start on
 the rank can as well be the W of the n-th backward to end, whatever its stage: swapping two W changes no time and no sum

@@ -33,7 +33,7 @@ MOST_PER_KERNEL = 4  # most microbatches of a kernel
 
 @dataclass(frozen=True, eq=False)
 class Seam:
-    """A schedule of m0 microbatches that can be extended at the seam. every: K microbatches in `period` ticks.
+    """A schedule of m0 microbatches that can be extended at the seam. every: K, the microbatches per `period` ticks.
 
     before, kernel, after: for each rank, the sequence of each operation; the kernel is the last `period` ticks of
     `before`. value: the objective at m0, in ticks. at: the time of the seam; start: the starts of the operations at m0.

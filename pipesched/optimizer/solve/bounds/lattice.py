@@ -1,8 +1,8 @@
-"""Narrows time windows to the starts that occur in some order of a rank, and then those of the other ranks.
+"""Narrows the time windows of a rank to the starts that occur in some order, and then the windows of other ranks.
 
     state   the number of operations of each sequence of the rank that are done
     T       the earliest time at which a state can be reached        from the states with one operation fewer
-    U       the latest time at which a state may be left             from the states with one operation more
+    U       the latest time at which a state can be left             from the states with one operation more
 
 The sequences of a rank are chains of like operations, so its orders are the paths through a lattice of counts, most of
 which a cap removes. In every order, the time at a state is at least T. One pass decides whether the rank can do its
@@ -13,8 +13,8 @@ A narrower window on one rank moves the heads and tails of the others (`tighten`
     rank by rank: time windows by its lattice ──> longest paths ──> the next rank
 
 The pass either narrows the time windows without losing a schedule, or shows that no schedule exists. With several
-chunks per rank, this yields the best lower bounds: on a folded placement, the last rank alone, which has no such delays
-between its chunks, often decides the optimum. Most refutable objectives are refuted here in the time it takes to write
+chunks per rank, this yields the best lower bounds: on a folded placement, the last rank alone often decides the
+optimum, since no other rank delays its chunks. Most refutable objectives are refuted here in the time it takes to write
 the clauses; for other objectives, fewer clauses remain. This is dynamic programming over subsets (Held and Karp, 1962),
 with counts instead of subsets.
 """
@@ -40,10 +40,10 @@ _LATE = np.int64(2**60)
 class Rank:
     """The sequences of one rank, numbered from 0.
 
-    For each sequence: first, the number of its first operation; length, the number of its operations; duration, that of
-    an operation; peak, the most that an operation adds to held memory while it runs; change, the amount that remains
-    added after its end. before: pairs (q, b): operation i of q comes after operation i of b. joins: pairs (q, inputs):
-    operation i of q comes after i + 1 operations of all inputs together.
+    For each sequence: first, the number of its first operation; length, the number of its operations; duration, the
+    time of one operation; peak, the most that an operation adds to held memory while it runs; change, the amount that
+    remains added after its end. before: pairs (q, b): operation i of q comes after operation i of b. joins: pairs (q,
+    inputs): operation i of q comes after i + 1 operations of all inputs together.
     """
 
     first: Ints

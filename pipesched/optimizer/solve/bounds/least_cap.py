@@ -1,14 +1,14 @@
 """The least cap of every rank under which a schedule exists: the memory of a single microbatch.
 
-    held[c]   memory that it holds on each rank after c operations of its chain F(0) .. F(S-1), I(S-1) .. I(0)
+    held[c]   memory that a microbatch holds on each rank after c operations of its chain F(0) .. F(S-1), I(S-1) .. I(0)
     most[c]   the most that it holds at once during the c-th of these operations
     need[c]   the most that it will later hold at once, beyond held[c]
 
 Each W runs right after its I. No order holds less memory: F and I must run in chain order, and a W only frees memory.
 When a rank has run its last F, it holds all its stages of the route. If I takes memory (release torch), then at the end
 of a stage's I the rank holds the stages up to that stage, and the memory that this I took. Every schedule holds that
-much at some time, for every microbatch, and running one microbatch after another never holds more: a schedule exists
-exactly if each rank's cap is at least its largest `most`.
+much at some time, for every microbatch, and running one microbatch after another never holds more: a schedule exists if
+and only if each rank's cap is at least its largest `most`.
 """
 
 from __future__ import annotations

@@ -4,28 +4,27 @@
     tail          the longest path from its end: every schedule takes at least as long after it
     time window   from head to C - tail - duration
 
-The span is counted on each rank separately. If times count from the first start on a rank,
+The span is counted on each rank separately. If times count from the first start on a rank, no path begins on another
+rank, since other ranks can begin earlier, and this rank later (`framed`):
 
     head   the longest path to the operation from any operation of the rank: none of these starts before the first start
     tail   the longest path from the operation to any operation of the rank
-
-and no path begins on another rank: other ranks can begin earlier, and this rank later (`framed`).
 
 A path follows links between sequences, which are the same for every microbatch: operation i of one sequence waits for
 operation i - offset of the other.
 
     chain    offset 0            order    offset 1, of a sequence to itself            memory    offset k, as follows
 
-Suppose F of stage s, microbatch i, starts, and some backward w of microbatch i - k has not ended. On their rank
+Suppose F of stage s, microbatch i, starts, and some backward w of microbatch i - k has not ended. Then their rank holds
 
     held by i itself              every stage of the rank up to s                              base
     held by each of i-k .. i-1    w = W of stage t: what W frees of t                          slope
                                   w = I or B of stage t: all stages of the rank up to s, t     (no I after it has ended)
 
-so if base + k * slope exceeds the cap, this F waits for that w. With one stage on a rank, released at W, the links
-express the memory constraint completely; otherwise they express only a part of it. If I takes memory, the rank must
-also be within its cap at the end of I of microbatch i - k: then it holds the memory that I takes too, and all stages of
-microbatch i up to s, t.
+If base + k * slope exceeds the cap, this F must therefore wait for that w. With one stage on a rank, released at W, the
+links express the memory constraint completely; otherwise they express only a part of it. If I takes memory, the rank
+must also be within its cap at the end of I of microbatch i - k: then it holds the memory that I takes too, and all
+stages of microbatch i up to s, t.
 """
 
 from __future__ import annotations
@@ -98,8 +97,8 @@ def _taken_by_input(problem: Problem) -> Ints:
 
 
 def _needed(x: _Columns, f: int, forward: list[int], waits: list[int], cap: int) -> list[Link]:
-    """Return the memory links of one F; a wait for an earlier backward with an offset at least as large is implied.
-    forward, waits: the sequences of this route on the rank, the latest of `waits` first.
+    """Return the memory links of one F, without those that a link to a later backward with no larger offset implies.
+    forward, waits: the F and the backwards of this route on the rank, the latest backward first.
     """
     stage, takes = x.stage, x.takes
     base = sum(takes[q] for q in forward if stage[q] <= stage[f])

@@ -6,7 +6,7 @@ can run ahead and W can be delayed. So, for times t from the beginning and u fro
     before(t)   the most work that can be done before t                heads, and held memory just before t <= cap
     after(u)    the most work that can be done in the last u           tails, and held memory just after C - u <= cap
     C >= t + (work - before(t) - after(u)) + u                         the rest is done in between, one at a time;
-                                                                       if there is any: otherwise t and u may overlap
+                                                                       without a rest, t and u can overlap
 
 With a V placement on p ranks, unit costs and a cap of k chunks, rank p - 1 takes k chunks, then waits for the first
 gradient at 3p - 1; in the 3p ticks after its last F it has only I and W of k chunks left:

@@ -72,7 +72,7 @@ class Outcome:
 
 
 class UnknownError(Exception):
-    """An engine cannot decide. reason: empty if the engine reached its limit after `steps`."""
+    """Raised if an engine cannot decide. reason: empty if the engine reached its limit after `steps`."""
 
     def __init__(self, reason: str = "", steps: int = 0) -> None:
         super().__init__(reason)
@@ -81,7 +81,7 @@ class UnknownError(Exception):
 
 @dataclass(frozen=True)
 class Effort:
-    """limit: most steps of an engine, None for no limit; report: called with the steps so far; seed: random seed."""
+    """limit: the most steps, None for no limit; report: called with the steps so far; seed: random seed."""
 
     limit: int | None = None
     report: Callable[[int], None] = lambda steps: None

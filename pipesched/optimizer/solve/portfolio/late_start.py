@@ -74,7 +74,7 @@ def _wanted(problem: Problem, entries: Sequence[int], start: Ints) -> dict[int, 
 
 
 def labelled(problem: Problem, words: Sequence[Ints], first: dict[int, int]) -> Orders:
-    """Return orders with these sequences; rank r first runs the microbatch that arrives there as number first[r]."""
+    """Return orders with these sequences; rank r first runs the microbatch that arrives there at index first[r]."""
     labels = _labels(problem, first)
     orders = []
     for word in words:

@@ -1,7 +1,7 @@
 """Local search: a move shifts one operation on its rank, next to a pair of neighbours on a longest path.
 
     a longest path   ... u v ...       u right before v on one rank, no idle time between
-    a move           v moves before u, or further forward; or u moves behind v, or further back
+    a move           v moves before u, or even earlier; or u moves behind v, or even later
 
 Only a move that breaks such a pair on every longest path can shorten the schedule, and most often a pair at the end of
 a block, which is a part of the path without a message (van Laarhoven, Aarts and Lenstra, 1992; Nowicki and Smutnicki,

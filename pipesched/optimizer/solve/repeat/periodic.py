@@ -174,7 +174,7 @@ def _optimal(instance: Instance, seam: Seam) -> bool:
     """Return True if the bound grows at the same rate as the seam's objective, judged by a few sizes.
 
     The heads of a rank's first operations and the tails of its last ones are the same for every m, so a bound with all
-    the rank's work in between grows with it. A longest path grows at that rate if a part of it can be repeated.
+    the rank's work in between grows at that rate. A longest path does so if a part of it can be repeated.
     """
     for copies in range(4):
         problem = instance.problem(seam.microbatches + copies * seam.every)

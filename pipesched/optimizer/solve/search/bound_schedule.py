@@ -44,7 +44,7 @@ class BoundSchedule:
     """The questions about a problem, and the state that determines the next one.
 
     lower: the lower bound; value: the objective of the best known schedule, None before the first schedule. reached:
-    the least objective for which an engine found starts that no known order attains; later questions ask for less.
+    the least objective for which an engine found starts that no known order attains; later questions aim lower.
     """
 
     problem: Problem
@@ -131,7 +131,7 @@ class BoundSchedule:
         return Step(replace(question, limit=limit, seed=self.seed), limit, role, key, LOADING * size)
 
     def take(self, step: Step, answer: Answer) -> None:
-        """Process an answer; `unknown` includes a reached limit. For a schedule, the caller also calls `found`."""
+        """Process an answer; `unknown` includes a reached limit. Given a schedule, the caller also calls `found`."""
         question = step.question
         if answer.verdict == "unsat":
             self.lower = max(self.lower, question.bound + 1)

@@ -5,7 +5,7 @@
     heuristics |..|..|..|..|..|..|..|..|..|..|..|..|        in this process, in slices
 
 The event that comes first by this clock is returned first. So an answer that has arrived waits until every lane has
-reached its time, and two runs see the same events in the same order on any machine, idle or busy.
+reached the answer's time, and two runs see the same events in the same order on any machine, idle or busy.
 """
 
 from __future__ import annotations

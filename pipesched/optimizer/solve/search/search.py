@@ -7,8 +7,8 @@
 
 Heuristics run first; then two engines run in parallel while the heuristics continue. One engine is asked for a schedule
 that improves on the best one by a step, which shrinks if there is no answer. The other engine is asked to refute
-objectives: first the bound, then the objective just below the best. There, it is often a single rank that, with its
-memory and its round trips, cannot do its work, which is decided far sooner than a question about all ranks. The
+objectives: first the bound, then the objective just below the best. The latter is often refuted by a single rank that,
+with its memory and its round trips, cannot do its work, which takes far less time than a question about all ranks. The
 result does not depend on the machine (`lanes`, `meter`).
 """
 

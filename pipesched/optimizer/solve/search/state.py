@@ -51,7 +51,7 @@ class Refutation:
 
 @dataclass(eq=False)
 class State:
-    """The state of a search, in ticks. source: the name of the best orders. floor: a lower bound from the caller.
+    """The state of a search, in ticks. source: where the best orders come from. floor: a lower bound from the caller.
 
     refuted: the largest refuted objective; earlier: the objectives refuted before it, ascending.
     """
