@@ -96,11 +96,7 @@ def without(request: Request, ask: Ask, meter: Meter) -> Optimum:
     assert request.lost is not None
     rank, pipelines = request.lost
     if request.workload.cap is not None:
-        raise fail(
-            Code.USAGE,
-            "with --lost, a cap must be in activations",
-            help="give a number, such as --mem-cap 4",
-        )
+        raise fail(Code.USAGE, "with --lost, a cap must be in activations", help="give a number, such as --mem-cap 4")
     request = replace(request, lost=None)
     instance = target_of(request).instance
     one = instance.placement
