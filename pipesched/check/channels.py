@@ -122,7 +122,7 @@ def _again(program: Program) -> Iterator[Diagnostic]:
 
 
 def _unmatched(program: Program, pairing: Pairing) -> Iterator[Diagnostic]:
-    """Yield the messages that only one side lists, or, if there are none, the ends without a partner."""
+    """Yield findings on messages that only one side lists or, if there are none, on ends without a partner."""
     sends, receives = np.flatnonzero(program.sends), np.flatnonzero(program.receives)
     sent, received = message_of(program, sends), message_of(program, receives)
     alone = [*sends[~np.isin(sent, received)].tolist(), *receives[~np.isin(received, sent)].tolist()]
@@ -156,7 +156,7 @@ def labels_of(program: Program, pairing: Pairing) -> list[tuple[int, ...]]:
 
 
 def _swapped(program: Program, pairing: Pairing) -> Iterator[Diagnostic]:
-    """Yield the first difference on each channel; later differences are consequences of the first."""
+    """Yield a finding on the first difference on each channel; later differences may follow from it."""
     first: dict[tuple[int, ...], tuple[int, ...]] = {}
     for send, receive in labels_of(program, pairing):
         channel = tuple(int(column[send]) for column in (program.communicator, program.rank, program.peer))

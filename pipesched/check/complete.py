@@ -105,7 +105,7 @@ def _rank(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic
 
 
 def _frozen(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
-    """Yield the needless backward operations of frozen stages."""
+    """Yield findings on needless backward operations of frozen stages."""
     placement = schedule.placement
     if not placement.frozen:
         return
@@ -126,7 +126,7 @@ def _frozen(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnost
 
 
 def _twice(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
-    """Yield operations that run twice, and each B that runs in addition to an I or W of its stage and microbatch."""
+    """Yield findings on operations that run twice, and on each B that repeats an I or W of its stage and microbatch."""
     found: list[tuple[int, int, str]] = []
     for op in COMPUTES:
         at = np.flatnonzero((schedule.op == op) & dependencies.valid)[::-1]
@@ -179,7 +179,7 @@ def _missing(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnos
 
 
 def _copied(schedule: Schedule, dependencies: Dependencies) -> Iterator[Diagnostic]:
-    """Yield copies to the host without a copy back, or vice versa, and activations that are freed in two ways."""
+    """Yield findings on copies to the host without a copy back, or vice versa, and on activations freed in two ways."""
     ways = [(op, dependencies.made[op.kind.makes[0]]) for op in (*COPIED, *MAKERS[Result.RECOMPUTED])]
     for op, out in ways[: len(COPIED)]:
         back = dependencies.made[COPIED[op].kind.makes[0]]

@@ -92,7 +92,7 @@ def _why(op: Compute, producer: Compute) -> str:
 
 
 def _overlaps(schedule: Schedule) -> Iterator[Diagnostic]:
-    """Yield pairs of kinds that cannot overlap, and a second part that depends on the first: B on its F, W on its I."""
+    """Yield findings on pairs of kinds that cannot overlap, and on second parts that depend on the first part."""
     yield from _torn(schedule)
     second = np.flatnonzero(schedule.joined)
     if not len(second):

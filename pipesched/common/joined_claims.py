@@ -81,7 +81,7 @@ def _crossed(a: Number, b: Number) -> tuple[Values, Values]:
 
 
 def _below(a: Number, b: Number) -> Values:
-    """Return the common denominator of the numerators that `_crossed` returns."""
+    """Return the common denominator of two numbers, which belongs to the numerators that `_crossed` returns."""
     return a.below if a.below is b.below else _times(a.below, b.below)
 
 

@@ -86,7 +86,7 @@ def settle(made: Iterable[Examination]) -> None:
 
 
 def settled(asked: Iterable[Kept], of: Callable[[Kept], Examination | None]) -> Iterator[Kept]:
-    """Yield the items after deriving the facts of their examinations together. of: returns an examination or None."""
+    """Yield the items after deriving the facts of their examinations together. of: its examination or None."""
     few, operations = list[Kept](), 0
     for one in chain(asked, [None]):
         if one is None or operations > AT_ONCE:

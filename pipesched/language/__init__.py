@@ -2,9 +2,9 @@
 
 ast the syntax tree
 parser              text -> tree; tokens: the words of any text
-printer             tree or text -> canonical text (`pipesched fmt`); layout: blanks within lines, columns across them
-typecheck           names and types; translate, statements: -> Python bytecode that carries the places of the .ps file
+printer             tree or text -> canonical text (`pipesched fmt`); layout: spaces within lines, alignment across lines
+typecheck           names and types; translate, statements: -> Python bytecode with the positions of the .ps file
 evaluate            tree + parameters -> Schedule: placement_lines, rank_programs and the operations they run
-greedy              orders that follow from a rule: all ranks on one clock
+greedy              orders that a rule determines, with one clock for all ranks
 claims the claims of a file, checked exactly
 """

@@ -54,7 +54,7 @@ class Name(Node):
 
 
 class Call(Node):
-    """``min(a, b)``, ``fwd(k)``; in claims also ``peak(r)``."""
+    """A call such as ``min(a, b)`` or ``fwd(k)``; in claims also ``peak(r)``."""
 
     function: Name
     arguments: tuple[Expression, ...]
@@ -105,7 +105,7 @@ class Let(Node):
 
 
 class Operation(Node):
-    """``F``, ``I[c]``, ``B[c](i)``, ``W``: op is the letter of a kind."""
+    """An operation such as ``F``, ``I[c]`` or ``B[c](i)``. op: the letter of its kind."""
 
     op: str
     chunk: Expression | None
@@ -132,7 +132,7 @@ class Step(Node):
 
 
 class For(Node):
-    """``for k in low .. high { … }``, half open."""
+    """``for k in low .. high { … }``; `high` is excluded."""
 
     variable: Name
     low: Expression

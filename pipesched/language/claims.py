@@ -99,7 +99,7 @@ def compile_claim(node: ast.Claim, scope: Scope, rank_variables: tuple[str, ...]
 
 
 def _sides(node: ast.Claim) -> tuple[ast.Expression, ...]:
-    """Return both sides of a claim's comparison, which show by how much it fails."""
+    """Return both sides of a claim's comparison; their values show by how much it fails."""
     return (node.claim.left, node.claim.right) if isinstance(node.claim, ast.Binary) else ()
 
 
@@ -108,10 +108,10 @@ def _text(node: ast.Node) -> str:
 
 
 def judge_all(claims: Sequence[Claim], made: Analysis, names: Names) -> list[Verdict]:
-    """Return the verdict on every claim. The facts under a release rule are derived and charged only once.
+    """Return the verdict on every claim. The facts for each release rule are derived and charged only once.
 
     A claim that divides by zero (PS206), overflows (PS219), costs too much (PS211) or names a rank that does not exist
-    (PS221) is an error and not applicable.
+    (PS221) counts as an error and as not applicable.
     """
     known: dict[str | None, Names] = {}
     verdicts = []

@@ -25,7 +25,7 @@ _HELD = 64  # most ranks with a stage that are listed
 
 
 class Placed(NamedTuple):
-    """A stage of a route: its rank, None if it is skipped, the line that places it, and the stages that it may read."""
+    """A stage of a route: its rank (None if it is skipped), the line that places it, and the stages it may read."""
 
     rank: int | None
     node: ast.Stages

@@ -164,8 +164,8 @@ class Programs:
         return sites, [site.span for site in self.checked.sites]
 
     def _bindings(self, rank: int, step: int) -> str:
-        """Return the loop bindings of a rank's operation `step`, counted from 0; the rank is run again. If the places
-        of many operations are requested, operations beyond the budget get no bindings.
+        """Return the loop bindings of a rank's operation `step`, counted from 0; the rank's program runs again. If the
+        places of many operations are requested, operations beyond the budget get no bindings.
         """
         emitter = Emitter(rank, self.placement, self.max_ops, self.letters)
         emitter.sites = _Until(self.moved[rank][step] if self.moved else step)

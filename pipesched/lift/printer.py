@@ -43,7 +43,7 @@ def format_source(source: Source, words: int = WORDS) -> str:
 class _Layout:
     """Arranges the words of a text in lines, one word at a time.
 
-    own, operations: maps from start to end offsets, of items and statements that get lines of their own, and of
+    own: the end offset of each item and statement that gets lines of its own, by its start. operations: likewise for
     operations. words: the tokens without comments.
     """
 
@@ -162,7 +162,7 @@ class _Layout:
         return last
 
     def _note_kind(self, line: Line, token: Token, at: int) -> None:
-        """Record the line's kind, if such lines are aligned, and whether it is a whole block."""
+        """Record the kind of a line, if such lines are aligned, and whether the line is a whole block."""
         last = self._last(at, self.own[token.start])
         if token.text in ("let", "route"):
             line.kind = token.text

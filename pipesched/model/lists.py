@@ -45,7 +45,7 @@ class Origin(Protocol):
 
 
 class Nowhere:
-    """The origin of orders built by a program, which have no places."""
+    """The origin of orders that are built in code and therefore have no places."""
 
     def place(self, index: int) -> Place:
         del index

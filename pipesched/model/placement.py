@@ -47,7 +47,7 @@ def most_ranks(max_ops: int) -> int:
 
 
 def most_stages(max_ops: int) -> int:
-    """Return the limit on the number of stages, derived in the same way."""
+    """Return the limit on the number of stages, derived like that of `most_ranks`."""
     return max(STAGES, max_ops // OPS_A_STAGE)
 
 

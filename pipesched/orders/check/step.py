@@ -75,7 +75,7 @@ def _finding(program: Program, index: int, what: str, more: str, help: str, *res
 
 
 def _odd(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
-    """Yield SYNCs of a stage that does not have copies on these two ranks."""
+    """Yield findings on SYNCs of a stage that does not have copies on these two ranks."""
     mates = {i: _mates(program, int(program.stage[i]), int(program.rank[i])) for i in syncs.tolist()}
     for i, more in limited([i for i in mates if program.peer[i] not in mates[i]]):
         where = f"the other copy is on rank {mates[i][0]}" if mates[i] else "the stage has no other copy"
@@ -85,7 +85,7 @@ def _odd(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
 
 
 def _out_of_turn(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
-    """Yield SYNCs of four or more copies that are out of order, which would add gradients twice."""
+    """Yield findings on SYNCs of four or more copies in a wrong order, which would add gradients twice."""
     turns: dict[int, dict[int, list[tuple[int, int]]]] = {}
     for i in syncs.tolist():
         stage, rank = int(program.stage[i]), int(program.rank[i])
@@ -104,7 +104,7 @@ def _out_of_turn(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
 
 
 def _crossed(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
-    """Yield SYNCs of two ranks that pair with each other (the i-th with the i-th) but have different stages."""
+    """Yield findings on SYNCs of two ranks that pair (the i-th with the i-th) but have different stages."""
     partner = pair(program).partner[syncs]
     met = (partner > syncs) & (program.stage[partner] != program.stage[syncs])
     for (i, j), more in limited(rows(syncs[met], partner[met])):
@@ -117,7 +117,7 @@ def _crossed(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
 
 
 def _counts(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
-    """Yield copies that do not SYNC exactly once with each partner."""
+    """Yield findings on copies that do not SYNC exactly once with each partner."""
     seen: dict[tuple[int, int, int], list[int]] = {}
     for i in syncs.tolist():
         seen.setdefault((int(program.stage[i]), int(program.rank[i]), int(program.peer[i])), []).append(i)
@@ -145,7 +145,7 @@ def _last(program: Program, rank: int, text: str) -> tuple[Label, ...]:
 
 
 def _early(program: Program, at: Ints, kinds: Sequence[Op], key: Ints) -> Iterator[Diagnostic]:
-    """Yield SYNCs or STEPs that precede the last instruction of some kinds with the same key."""
+    """Yield findings on SYNCs or STEPs before the last instruction of the given kinds that has the same key."""
     late = np.flatnonzero(among(program.op, kinds))
     last = dict(zip(key[late].tolist(), late.tolist(), strict=True))  # of equal keys the last one remains
     found = [(i, last.get(of, -1)) for i, of in rows(at, key[at])]
@@ -156,7 +156,7 @@ def _early(program: Program, at: Ints, kinds: Sequence[Op], key: Ints) -> Iterat
 
 
 def _steps(program: Program, steps: Ints) -> Iterator[Diagnostic]:
-    """Yield ranks without exactly one STEP at the end."""
+    """Yield findings on ranks without exactly one STEP at the end."""
     for rank, more in limited(np.setdiff1d(np.arange(program.ranks), program.rank[steps]).tolist()):
         help = "end the list of every rank with STEP, or remove all STEPs so that the caller runs the optimizer"
         what = f"rank {rank} has no STEP, but other ranks do: its weights do not change"
