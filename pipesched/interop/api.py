@@ -32,8 +32,8 @@ def check(
 
     file: the path of a TOML, YAML or JSON file, or of a script with a command line; a `Source`; or the words of a
     command, as expanded by a shell. trainer: the trainer and its release, such as ``torchtitan==0.2.2``. p: the number
-    of ranks, if the file does not specify it. processes: the number of processes in all replicas. variables: values
-    for variables in the script. dry_run_script: whether to execute the script, with recorders instead of its programs.
+    of ranks, if the file does not specify it. processes: the number of processes in all replicas. variables: values for
+    variables in the script. dry_run_script: whether to execute the script, with its programs replaced by recorders.
 
     Raises:
         PipeschedError: PS225 if an option is invalid; PS809 if there is no such file.

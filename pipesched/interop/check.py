@@ -74,7 +74,7 @@ def check_command(words: Sequence[str], asked: Asked) -> Checked:
 
 
 def check_file(path: str, asked: Asked, *, run: bool = False) -> Checked:
-    """Check a file. run: whether to execute the file, a script, with recorders instead of its programs.
+    """Check a file. run: whether to execute the file, which must be a script.
 
     Raises:
         PipeschedError: PS225 if an option has a wrong value; PS809 if there is no such file; PS820 if there is no bash.
@@ -111,7 +111,7 @@ def _as_run(settings: Settings, script: Source) -> Settings:
 
 
 def _of(source: Source, read: Callable[[], list[Settings]], asked: Asked, notes: tuple[str, ...] = ()) -> Checked:
-    """Judge each command with a trainer's options separately."""
+    """Judge separately each command that has options of a trainer."""
     _require_counts(asked)
     row, release = named(asked.trainer) if asked.trainer else (None, None)
     try:
@@ -214,8 +214,8 @@ def _case(
 
 
 def _of_a_fork(settings: Settings, asked: Asked, error: PipeschedError) -> Checked:
-    """Report a configuration of an unknown trainer. If it has the options that a known trainer shares with its forks,
-    report the sizes; no rules are checked.
+    """Report a configuration of an unknown trainer. No rules are checked; if its options are those that a known trainer
+    shares with its forks, the sizes are reported.
     """
     name, row = settings.source.name, None if asked.trainer else like(settings)
     if row is None:
@@ -229,7 +229,7 @@ def _of_a_fork(settings: Settings, asked: Asked, error: PipeschedError) -> Check
 
 
 def _unread(case: Case, plan: Plan) -> Iterator[Diagnostic]:
-    """Report settings that are in the text but cannot be read; no other finding depends on their values."""
+    """Report settings and options that cannot be read, and a number of ranks that is unknown."""
     settings = case.settings
     for setting in settings:
         if isinstance(setting.value, Unread) and setting.at is not None:
@@ -263,7 +263,7 @@ _LAUNCHED = (  # launchers' options: processes per node, number of nodes
 
 
 def _processes(settings: Settings) -> tuple[int | None, str]:
-    """Return the number of processes from the launcher's options, None if unknown, and these options for a message.
+    """Return the number of processes that the launcher's options give, None if unknown, and the options in words.
 
     The number is the processes per node times the number of nodes (1 by default).
     """

@@ -27,7 +27,7 @@ class _Check(click.Command):
 @click.argument("file", type=click.Path(), metavar="FILE | -- COMMAND", required=False)
 @flags.options("check")
 def check(file: str | None, *, dry_run_script: bool, **given: object) -> int:
-    """Check the pipeline settings of a trainer: FILE is its TOML, YAML or JSON file, or a script that runs it.
+    """Check a trainer's pipeline settings: FILE is a TOML, YAML or JSON file, or a script that runs the trainer.
 
     \b
     torchtitan, Megatron-LM, DeepSpeed:

@@ -14,7 +14,7 @@ _SHOWN = 6  # most shown settings that no rule knows
 
 @dataclass(frozen=True)
 class Checked(Judged):
-    """The report on a configuration. assumed: ``release``, ``torch`` or both, if these versions are assumed.
+    """The report on a configuration. assumed: which of the versions ``release`` and ``torch`` are assumed.
 
     not_judged: settings that no rule covers. possible: errors in only some of the possible releases. command: the
     command that verifies the schedule, or the reason why there is no command. commands: for a script with several

@@ -4,8 +4,8 @@
     rank 1   F0 F2 | B0 F1 B1 B2          after the repair, rank 1 runs F1 before F2
 
 The ranks run their lists in order until all are stuck. Each stuck rank waits for a slot, which may wait for other
-slots; unless a slot needs itself, at least one awaited slot has all its inputs. It moves earlier, and the lists run
-again. A slot that moves a second time goes exactly where its rank is stuck, so each run gets further.
+slots; unless a slot needs itself, at least one awaited slot has all its inputs. That slot moves earlier, and the lists
+run again. A slot that moves a second time goes exactly where its rank is stuck, so each run gets further.
 
 Then single slots on the critical paths move earlier or later, as long as the run gets shorter and holds no more
 activations than the given order, or than the cap if there is one.
@@ -281,8 +281,8 @@ def _all_repaired(slots: Slots) -> list[_Run]:
 
 
 def _repaired(slots: Slots, given: list[list[int]], *, early: bool) -> _Run | None:
-    """Move awaited slots until a run finishes, and return it; None if no move helps. early: whether a slot's first move
-    also puts it before later microbatches of its kind and stage, not only before the slot that is stuck.
+    """Move awaited slots until a run finishes, and return that run; None if no move helps. early: whether a slot's
+    first move also puts it before later microbatches of its kind and stage, not only before the slot that is stuck.
     """
     lists, moved = [list(row) for row in given], set[int]()
     for _ in range(MOST // max(1, len(slots.costs))):
@@ -303,8 +303,8 @@ def _repaired(slots: Slots, given: list[list[int]], *, early: bool) -> _Run | No
 
 
 def _earliest(slots: Slots, row: list[int], slot: int) -> int:
-    """Return the position for a slot in the part of its list that ran: after its inputs, and at the first later
-    microbatch of its kind and stage, or else at the end.
+    """Return the position for a slot in the part of its list that ran: after its inputs, and there before the first
+    later microbatch of its kind and stage, or else at the end.
     """
     needs = {need for need, _ in slots.needs[slot]}
     least = max((i + 1 for i, other in enumerate(row) if other in needs), default=0)

@@ -36,7 +36,7 @@ HOISTS = 64
 
 @dataclass(frozen=True)
 class Mend:
-    """The option `--mend`, and the changes of a repair: a sentence, labels at the moved entries, notes on its costs."""
+    """The option `--mend`, and the changes made by a repair: a sentence, labels at the moved entries, notes on costs."""
 
     mend: bool = False
     changed: str = ""
@@ -92,7 +92,7 @@ _NOTHING = {
 
 
 def changes(subject: Subject) -> Iterator[Diagnostic]:
-    """Yield PS910, which lists the changes of the repair."""
+    """Yield PS910, which lists the changes that the repair made."""
     made = subject.of(Mend)
     if made.changed:
         yield Diagnostic(MendCode.MENDED, f"mended: {made.changed}", made.labels, made.notes)

@@ -153,7 +153,7 @@ class Versions:
 
     @cached_property
     def _events(self) -> tuple[Ints, Ints, Ints]:
-        """The begins (1) and ends (-1) of all versions, sorted by copy: positions in the lists, copies, and signs."""
+        """The beginnings (1) and ends (-1) of all versions, sorted by copy: positions in the lists, copies, signs."""
         order, ranks, microbatches = self.schedule, self.schedule.ranks, self.schedule.microbatches
         places = np.arange(len(order)) + np.searchsorted(self.steps.at, np.arange(len(order)), side="right")
         own = [s * ranks + r for s in range(order.stages) for r in order.placement.copies(s)]

@@ -55,7 +55,7 @@ def part(made: Examination) -> VersionPart | None:
 
 
 def _by_rank(name: str, without: int) -> Callable[[Analysis], tuple[int, ...]]:
-    """Return a function for the property `name` of `Versions`. without: each rank's value without a STEP inside."""
+    """Return a function that reads property `name` of `Versions`. without: each rank's value without a STEP inside."""
 
     def fact(made: Analysis) -> tuple[int, ...]:
         found = made.fact(Versions.of)

@@ -32,7 +32,7 @@ class Undecided(Exception):
 
 
 class Fake(ModuleType):
-    """A replacement for a module, or for an object in a module. inert: whether calls are allowed; they do nothing."""
+    """A replacement for a module, or for an object in a module. inert: whether calls, which do nothing, are allowed."""
 
     def __init__(self, name: str, *, inert: bool = True) -> None:
         super().__init__(name)
@@ -85,7 +85,7 @@ class Fake(ModuleType):
 
 
 def _loaded(name: str) -> ModuleType | None:
-    """Return the module of that name if a Finder is active, and loads its file or has loaded it; otherwise None."""
+    """Return the module of that name if an active Finder loads it or it is already loaded; otherwise None."""
     finder = next((x for x in sys.meta_path if isinstance(x, Finder)), None)
     if finder is None:
         return None

@@ -1,4 +1,4 @@
-"""FRAMEWORKS: a row for each source of schedules other than files: ``FRAMEWORK:NAME``, with options given by ``-D``.
+"""FRAMEWORKS: a row for each framework whose schedules are named ``FRAMEWORK:NAME``, with options given by ``-D``.
 
     torch:Interleaved1F1B       a schedule class of the installed torch
     megatron:interleaved        Megatron-core's own pipeline code, on stand-ins for tensors
@@ -24,9 +24,9 @@ from pipesched.support.source import Source
 @dataclass(frozen=True)
 class Framework:
     """A framework that generates schedules. title: a description of the code that is executed. package: the package
-    that must be installed, or empty. recorder: our module that runs it. tried: prefixes of the tested version numbers.
-    names: known schedule names. options: the meaning of each ``-D`` option besides p, v and m. open: True if the
-    recorder takes further options.
+    that must be installed, or empty. recorder: the name of the module that runs it. tried: prefixes of the tested
+    version numbers. names: known schedule names. options: the meaning of each ``-D`` option besides p, v and m. open:
+    True if the recorder takes further options.
     """
 
     name: str

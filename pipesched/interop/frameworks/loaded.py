@@ -39,7 +39,7 @@ class Framework:
 
 @dataclass(frozen=True)
 class Launched:
-    """The calls on engines that a framework's code issued, as the text of a file of calls; None without parts."""
+    """The calls on engines that a framework's code issued, as a file of calls; None if no parts were recorded."""
 
     source: Source | None = None
 
@@ -55,7 +55,7 @@ def read(
     """Run a framework in a separate process, and load the schedule that it returns.
 
     Raises:
-        PipeschedError: PS850 to PS855 if the framework returns no schedule; otherwise as in `answered`.
+        PipeschedError: PS850 to PS855 if the framework returns no schedule; other codes as in `answered`.
     """
     assert isinstance(source, Call)
     asked = {**parameters, **settings, "max-ops": max_ops}
@@ -68,7 +68,7 @@ def answered(source: Call, answer: Recorded, parameters: Mapping[str, Value], ma
     """Load the order that a framework returned for a call, with the reader of its format.
 
     Raises:
-        PipeschedError: PS853 if the answer is not an order; PS8xx as raised by that reader.
+        PipeschedError: PS853 if the answer is not an order; other PS8xx codes if that reader raises them.
     """
     text, version = _written(source, answer)
     sizes = {name: parameters[name] for name in ("p", "m") if name in parameters}

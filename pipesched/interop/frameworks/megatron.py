@@ -240,7 +240,7 @@ def _release(folder: Path) -> str:
 
 
 def run(core: Core, name: str, sizes: tuple[int, int, int], options: Mapping[str, object], rank: Rank) -> set[str]:
-    """Run the real function for one rank; return the options that its configuration lacks, which are taken as off."""
+    """Run the real function for one rank; return the options that it reads but its configuration lacks."""
     ranks, chunks, microbatches = sizes
     _enter(core, rank, chunks if name == "interleaved" else None)
     asked: set[str] = set()

@@ -33,7 +33,7 @@ Entering: TypeAlias = Callable[[], AbstractContextManager[object]]
 
 
 class Passes:
-    """The current pass of a rank. waiting: its operations that are not recorded yet. both: True if it is an overlap."""
+    """The current pass of a rank. waiting: its operations that are not recorded yet. both: True for an overlap."""
 
     def __init__(self, rank: Rank) -> None:
         self.rank, self.waiting, self.both = rank, list[Label](), False
@@ -47,7 +47,7 @@ class Passes:
             self.rank.compute(*labels)
 
     def node(self, kind: str, name: str, layer: str, of: str) -> None:
-        """Record a node, and, with the first node of a pass, its operations. of: its stage and microbatch."""
+        """Record a node, after the pass's operations if it is the first one. of: stage and microbatch, as in ``1.0``."""
         if self.waiting:
             self.rank.compute(*self.waiting)
             self.waiting = []
@@ -58,7 +58,7 @@ class Passes:
 
 
 class _Node:
-    """A part of a layer. on: makes the context that enters its stream. of: its stage and microbatch."""
+    """A part of a layer. on: returns the context that enters its stream. of: stage and microbatch, as in ``1.0``."""
 
     def __init__(self, passes: Passes, name: str, layer: str, of: str, on: Entering, *, delayed: bool) -> None:
         self._passes, self._name, self._layer, self._of = passes, name, layer, of
@@ -91,7 +91,9 @@ class _Loss:
 
 
 def _plan(core: Core, rank: Rank, passes: Passes, config: Theirs, layers: Callable[[int], int]) -> type:
-    """Return the class of plans, whose `run` calls the release's own. layers: maps a stage to its number of layers."""
+    """Return the class of plans, whose `run` calls the release's `run`. layers: maps a stage to its number of
+    layers.
+    """
     real: Theirs = core.plans
     utils: Theirs = core.modules["megatron.core.pipeline_parallel.utils"]
     chunks = int(config.virtual_pipeline_model_parallel_size or 1)
@@ -120,7 +122,7 @@ def _plan(core: Core, rank: Rank, passes: Passes, config: Theirs, layers: Callab
             )
 
         def _entering(self, name: str) -> Entering:
-            """Return the context that enters the stream of a node, as the release's ScheduleNode does."""
+            """Return a function that enters the stream of a node, as the release's ScheduleNode does."""
             stream = getattr(utils, f"get_{'comm' if name in _MEETINGS else 'comp'}_stream")()
 
             @contextmanager
@@ -208,7 +210,7 @@ def combined(core: Core, rank: Rank, config: Theirs, layers: Callable[[int], int
 
 
 def plans(finder: Finder, module: type) -> ModuleType | None:
-    """Load the release's module of plans, within its Finder; None if it has none. module: replaces class GPTModel."""
+    """Load the module of plans; None if the release has none. module: the class that replaces GPTModel."""
     if f"megatron.core.{FILES[1]}" not in finder.files:
         return None
     made = import_module(f"megatron.core.{FILES[1]}")

@@ -219,7 +219,7 @@ class Rank:
 
 @cache
 def place_of(found: Lines) -> Place | None:
-    """Return the file and line of a record, and the schedule's own file if it posted through another file."""
+    """Return the place of an event: file and line, with the schedule's file if a different file posted the event."""
     if not found:
         return None
     (file, line), (outer, at) = found[0], found[-1]

@@ -63,8 +63,8 @@ class Refusal(Line, total=False):
 
 
 class Request(TypedDict):
-    """The request for a schedule. recorder: a module in this folder. limit: the time limit in seconds. path: folders
-    to search before the installed packages.
+    """The request for a schedule. recorder: the name of the module in this folder that records the framework. limit:
+    the time limit in seconds. path: folders to search before the installed packages.
     """
 
     name: str
@@ -82,7 +82,8 @@ class Recorded:
     word or cell of each row, the file (`shown`) and line at which the framework created it, or None; brackets count as
     words. version: the version of the framework; empty if it has none. notes: assumptions, as sentences. kept: for each
     rank, the spans during which buffers hold microbatches. later: True if a rank computes between a post and its wait.
-    calls: the lines of a file of calls on engines, if parts were recorded; called: the places of each line's words.
+    calls: the lines of a file of calls on engines, if parts were recorded. called: for each of these lines, the place
+    of each word.
 
     A recorder is a module of this folder with ``record(name, options) -> Recorded``. The options are the given sizes p,
     v and m, the options of ``-D``, and `max-ops`, the limit on operations, which ``-D`` cannot set. It raises `Unknown`

@@ -51,7 +51,7 @@ class Stream:
         return [*([] if self.last is None else [self.last]), *self.waits]
 
     def wait(self, calls: Iterable[Issued]) -> None:
-        """Delay all later calls until these have ended."""
+        """Delay all later calls of this stream until `calls` have ended."""
         self.waits.update(dict.fromkeys(calls))
 
     def wait_stream(self, other: Stream) -> None:
@@ -71,7 +71,7 @@ class Stream:
 
 @dataclass(eq=False)
 class Event:
-    """A CUDA event. past: the calls that the latest record stored."""
+    """A CUDA event. past: the calls that the latest `record` stored."""
 
     streams: Streams
     past: list[Issued] = field(default_factory=list)
@@ -81,12 +81,12 @@ class Event:
         self.past = (stream or self.streams.current).past
 
     def wait(self, stream: Stream | None = None) -> None:
-        """Make a stream wait for the calls that the latest record stored."""
+        """Make a stream wait for the calls that the latest `record` stored."""
         (stream or self.streams.current).wait(self.past)
 
 
 class Streams:
-    """torch.cuda of one rank, with all calls that it issues."""
+    """torch.cuda of one rank, with all calls that the rank issues."""
 
     def __init__(self) -> None:
         self.every = [Stream(OWN, self)]

@@ -57,8 +57,8 @@ class Setup:
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule that refuses a choice. broken: whether a `Setup` breaks it. says: the reason, a format string in which
-    ``x`` is the `Setup`. source: project and file.
+    """A rule that refuses a choice. broken: returns a true value if a `Setup` breaks the rule. says: the reason, a
+    format string in which ``x`` is the `Setup`. source: project and file.
     """
 
     broken: Callable[[Setup], object]

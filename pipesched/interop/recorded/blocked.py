@@ -21,8 +21,8 @@ from pipesched.model.columns import Ints
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """The wait of a rank. call: the index of the call in which it waits. uncalled: the ranks that have not called it.
-    behind: the ranks that the call needs and that still wait in another call.
+    """The wait of a rank. call: the index of the call in which it waits. uncalled: the ranks that have not made this
+    call. behind: the ranks that the call needs and that still wait in another call.
     """
 
     call: int
@@ -102,7 +102,7 @@ class Blocked:
         return front is None or (int(self.job.group[front[0]]), int(self.job.number[front[0]])) == (group, number)
 
     def _posted(self, rank: int, i: int, peer: int) -> bool:
-        """Return True if the other end of a message is posted. If first calls were lost, only open calls count."""
+        """Return True if the other end of a message is posted. Only open calls count if first calls are lost."""
         job, mine, theirs = self.job, self.job.of(self.job.place[rank]), self.job.of(self.job.place[peer])
         open_only = job.cut(job.place[rank]) or job.cut(job.place[peer])
         here = self._side(mine, int(job.way[i]), int(job.group[i]), peer, open_only)

@@ -1,4 +1,4 @@
-"""Reads the entries of all groups in a dump of torch's flight recorder, in columns where torch itself pickled them.
+"""Reads the entries of all groups in a dump of torch's flight recorder, as columns if torch itself pickled them.
 
     } ( h record_id K 7 h pg_id K 1 … u        an entry whose texts have all occurred before: one row of the columns
     } ( h record_id K 8 … X "nccl:send 0->1"   an entry with a new text: read opcode by opcode
@@ -175,7 +175,7 @@ class _Walk:
         return _Run(self, slice(first, last)), int(self.ends[last - 1])
 
     def columns(self, named: dict[Named, int], memo: list[object]) -> Ints:
-        """Return call, collective, p2p, state and record of all entries, one row each; bad entries have no meaning."""
+        """Return call, collective, p2p, state and record of all entries, one row each; undefined for bad entries."""
         record, collective, p2p = (self._number(self.at[key]) for key in _INTS)
         texts = (
             np.where(self.good, self._text(self.at[key]), 0) for key in ("process_group", "profiling_name", "state")

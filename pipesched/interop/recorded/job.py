@@ -220,8 +220,8 @@ def _dumps(folder: str, files: Mapping[str, bytes]) -> Job:
 
 
 _END = -2
-"""The direction of the entry that ends a batch. The entries of a batch share its number and the state of the last
-one."""
+"""The direction of the entry that ends a batch. The entries of a batch share the batch's number and the state of its
+last entry."""
 
 
 def _settled(log: Log) -> Log:
@@ -360,7 +360,7 @@ def _expected(found: Mapping[int, list[_Post]]) -> dict[int, list[_Post]]:
     """Return the messages of traces. As traces contain only finished messages, the receive that comes next in a rank's
     last step is added.
 
-    Nothing is added if every rank ends with a whole step, or in the first step.
+    Nothing is added if every rank ends with a whole step, or for a rank that has not finished its first step.
     """
     steps = {
         rank: step_of(np.unique([str(post) for post in posts], return_inverse=True)[1]) for rank, posts in found.items()
@@ -375,9 +375,9 @@ def _expected(found: Mapping[int, list[_Post]]) -> dict[int, list[_Post]]:
 
 
 def step_of(row: Ints) -> tuple[int, int]:
-    """Return the calls per step of a rank, and the index of the first call that differs from the previous step.
+    """Return the number of calls in a step of a rank, and the index of the first call that differs from the last step.
 
-    The first number is 0 if no part of the calls repeats; the second is the number of calls if none differs.
+    The number is 0 if no part of the calls repeats; the index is the number of calls if none differs.
     """
     best = (0.0, 0, 0)
     for period in range(4, 3 * len(row) // 4 + 1):

@@ -37,7 +37,7 @@ class Recording:
         )
 
     def to_json(self) -> dict[str, object]:
-        """Return the counts that were compared."""
+        """Return the recorder, the counts and the notes."""
         counts = {"ranks": self.ranks, "steps": self.steps, "messages": self.messages}
         return {"by": self.by, **counts, "named": self.named, "notes": list(self.notes)}
 

@@ -176,7 +176,7 @@ class Order:
 
     @cached_property
     def _ends(self) -> Bools:
-        """True for each collective at a step's end, when most ranks have received as many messages as they sent."""
+        """True for each collective at the end of a step, where most ranks have received as many messages as sent."""
         job = self.job
         even = np.zeros(len(job.call), dtype=np.bool_)
         for at in range(len(job.ranks)):
@@ -253,7 +253,7 @@ class Order:
 
 
 def cause(job: Job, left: Left) -> str:
-    """Infer the cause from the calls that followed: a missing call, two swapped calls, or a different peer or group."""
+    """Infer the cause from the next calls: a missing or extra call, two swapped calls, or a different peer or group."""
     mine = job.of(job.place[left.rank])
     made, meant = job.call[left.at : min(left.at + _NEAR, mine.stop)].tolist(), [*left.meant]
     if not meant:

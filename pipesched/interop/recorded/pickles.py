@@ -2,10 +2,11 @@ r"""Reads a pickle as plain data (lists, tables, tuples, numbers, strings); noth
 
     \x80\x02 }q\x00 X…entries q\x01 ]q\x02 } X…state X…started s a s .        {"entries": [{"state": "started"}]}
 
-Python's own reader calls the functions that a file names, and a file can make it use any amount of time and memory: by
-a large index into its memo, or by keys that all have the same hash. Here no opcode calls anything, keys are strings,
-numbers have at most 64 bits, the memo grows by one value at a time, and every container is charged to the budget. A
-file may still refer to one value from many places, so the code that walks through the values has to count its steps.
+Python's own reader calls the functions that a file names, and a file can make it use any amount of time and memory,
+through a large index into its memo or keys with equal hashes. Here no opcode calls anything, keys are
+strings, numbers have at most 64 bits, the memo grows by one value at a time, and every container is charged to the
+budget. A file may still refer to one value from many places, so the code that walks through the values has to count its
+steps.
 
 Source: CPython 3.11, Lib/pickletools.py (opcodes of protocols 2 to 5).
 """

@@ -17,7 +17,7 @@ from pipesched.model.torch_versions import TorchVersion
 
 @dataclass(frozen=True)
 class Plan:
-    """The schedule of a configuration, as far as the settings determine it. None: not determined.
+    """The schedule of a configuration, as far as the settings determine it; None for what they do not determine.
 
     name: the trainer's name for the schedule. chunks: the stages per rank. microbatch_size: in samples. csv: the
     setting that names a file whose order replaces the schedule's. options: ``-D`` options for the trainer's own code,
@@ -43,8 +43,8 @@ class Plan:
 @dataclass(frozen=True)
 class Case:
     """A configuration to be checked. torch: the version of torch that runs it, if it matters. processes: the number of
-    processes of the whole job, if known. size: the key of the setting that gives p. assumed: True if the release is
-    assumed, since neither the user nor the settings name it.
+    processes of the whole job, if known. size: the key of the setting that determines p. assumed: True if the release
+    is assumed, since neither the user nor the settings name it.
     """
 
     settings: Settings

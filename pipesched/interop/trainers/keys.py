@@ -95,7 +95,7 @@ def judge(
 ) -> Findings:
     """Judge every setting by the table of keys.
 
-    closed: sections in which every unknown key is an error. refuses: words for what the trainer does with such a key.
+    closed: sections in which every unknown key is an error. refuses: what the trainer does with such a key, in words.
     """
     own = [name for name, key in keys.items() if known(case, key) and not key.minor]
     strangers = [x for x in case.settings if x.key not in keys]

@@ -2,7 +2,7 @@
 
     order        interleaved, in groups of microbatch_group_size_per_vp_stage (p unless given); a combined 1F1B if
                  experts overlap with the pipeline
-    modules      `megatron.toml`: keys, rules and facts; `megatron_sizes`: the settings in numbers; here: the schedule
+    modules      `megatron.toml`: keys, rules, facts; `megatron_sizes`: p, v, m, layers; this module: the schedule
 
 Statements about orders of messages follow from the order in which the code posts them, and were confirmed with real
 processes; NCCL itself was not measured. Source: Megatron-core 0.9.0 to 0.19.0; each rule names its file.

@@ -37,7 +37,7 @@ class Sizes(tables.Facts):
         return is_cli(self.case.settings)
 
     def known(self, *keys: str) -> bool:
-        """Return True if all values are known: none is open, and each is given unless the configuration is complete."""
+        """Return True if all values are known. If the configuration is not complete, each of the keys must be given."""
         return all((self.complete or self.has(key)) and not self.open(key) for key in keys)
 
     def lacks(self, *keys: str) -> bool:

@@ -63,7 +63,7 @@ class _Reading:
 
 @dataclass(frozen=True)
 class _Words:
-    """Reads the options in a command's fields, with their source and the script that explains their holes."""
+    """Reads the options in a command's fields. script: the script that explains the holes in the fields."""
 
     source: Source
     script: Script

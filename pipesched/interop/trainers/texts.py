@@ -38,7 +38,8 @@ _JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:]')
 
 
 def commands(source: Source, given: Mapping[str, str] | None = None) -> list[Settings]:
-    """Read the settings of every command in a script, or of a file of another kind. given: variables of the script.
+    """Read the settings of every command in a script, or of a file of another kind. given: values for variables of the
+    script.
 
     Raises:
         PipeschedError: as for `read`.

@@ -27,8 +27,8 @@ _PRIVATE = "_pipelinescheduleruntime"
 class TorchName:
     """A schedule class by its name in torch's map. order: the library schedule with exactly the same operations.
 
-    single: one stage per rank. vee: two stages per rank, on a V. rounds: True if m must be a multiple of m // p. split:
-    the backward runs as I and W. abstract: the class has no order of its own.
+    single: True for one stage per rank. vee: True for two stages per rank, on a V. rounds: True if m must be a multiple
+    of m // p. split: True if the backward runs as I and W. abstract: True if the class has no order of its own.
     """
 
     name: str
@@ -57,7 +57,7 @@ NAMES = {
 
 
 def torch_name(name: str | None) -> TorchName | None:
-    """Return the row of a name in upper or lower case, as torch does; None if torch has no such class."""
+    """Return the row of a name, None if torch has no such class. As in torch, case does not matter."""
     return NAMES.get((name or "").lower())
 
 

@@ -60,8 +60,8 @@ def part(settings: Settings) -> Settings:
     """Return the settings under the table's names. A flag with ``no`` before its name, as on a command line, is set to
     false.
 
-    For a Python configuration, only settings that concern the pipeline are returned, checkpointing and loss by the
-    names of their classes.
+    For a Python configuration, only settings that concern the pipeline are returned; a word for the class is the value
+    of checkpointing and loss.
     """
     given = {}
     for x in _of_python(settings) if settings.kind == "python" else settings:
@@ -81,7 +81,7 @@ _SECTIONS = "parallelism", "training", "compile"
 
 
 def _of_python(settings: Settings) -> Iterator[Setting]:
-    """Yield the settings of `_SECTIONS`, and of `_CLASSES` by the name of the class."""
+    """Yield the settings in `_SECTIONS`, and those in `_CLASSES` with a word for the class as their value."""
     for x in settings:
         name = short(x.value).removesuffix(".Config")
         if x.key in _CLASSES and x.value is None:
@@ -195,8 +195,8 @@ class Titan(tables.Facts):
         return "loss" if "loss" in self.case.settings else _CONFIG
 
     def places(self, keys: tuple[str, ...]) -> list[Setting]:
-        """Return the settings of keys, including defaults. The key `cut` means those that determine the stages, and
-        `degrees` the given parallel degrees.
+        """Return the settings of keys, including defaults. The key `cut` stands for the settings that determine the
+        stages, `degrees` for the given parallel degrees.
         """
         by = _MODEL_PARTS if self.parts is not None else _EACH
         cut = (_DEGREE, _SCHEDULE) if self.parts is None and self.each is None else (by, _DEGREE)
@@ -261,7 +261,7 @@ def _configuration(case: Case) -> str:
 
 
 def _with_registered(case: Case) -> Case:
-    """Return the case with the defaults of the configuration that a command names; if it is unknown, so are they."""
+    """Return the case with the defaults of the named configuration, which are unknown if the configuration is unknown."""
     row = _REGISTERED.get(str(case.settings(_CONFIG).value))
     if row is None and _takes_configuration(case):
         open = Unset(f"set by {_configuration(case)}")

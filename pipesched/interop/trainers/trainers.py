@@ -141,7 +141,7 @@ NAMES = tuple(row.typed for row in TRAINERS)
 
 
 def _from_elsewhere(setting: Setting, key: Key | None, kind: str) -> Setting:
-    """Mark a setting as unknown if its value (null; in YAML -1) shows that the value comes from elsewhere."""
+    """Mark a setting as unknown if its value (null, or -1 in YAML) shows that it is set elsewhere."""
     if kind == "shell" or key is None:
         return setting
     absent = setting.value is None and not key.optional
@@ -210,7 +210,7 @@ def trainer_of(settings: Settings) -> Trainer:
 
 
 def _near(settings: Settings, setting: Setting) -> tuple[Setting, str] | None:
-    """Return the setting and a help text if its key resembles one of a trainer; otherwise None."""
+    """Return the setting and a help text if its key resembles a key of a trainer; otherwise None."""
     for row in TRAINERS:
         if settings.kind in row.texts:
             close = nearest(row.canonical(setting.key), row.keys(settings), 0.75)

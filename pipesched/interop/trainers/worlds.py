@@ -121,7 +121,7 @@ def _sample(key: Key, setting: Setting, chance: random.Random) -> object:
 
 
 def _agreed(plans: list[Plan]) -> Plan:
-    """Return the fields on which all plans agree; only CSV and options of the first plan if some have no pipeline."""
+    """Return the fields on which all plans agree; if only some have a pipeline, the first plan's CSV and options."""
     if len({plan.off for plan in plans}) > 1:
         return Plan(csv=plans[0].csv, options=plans[0].options)
     names = (x.name for x in fields(Plan) if x.name not in ("csv", "placement"))
@@ -131,7 +131,7 @@ def _agreed(plans: list[Plan]) -> Plan:
 
 
 def _possible(others: list[_World], sure: set[object]) -> Iterator[Possible]:
-    """Yield the errors of only some releases or versions, newest first, each with the releases that have it."""
+    """Yield the errors of only some releases or versions, newest first, each with the releases in which it occurs."""
     found = {same: x for world in others for same, x in world.errors.items()}
     for same, error in reversed(found.items()):
         if same not in sure:

@@ -50,7 +50,7 @@ def _value(node: ast.expr) -> int:
     """Return the value of an expression.
 
     Raises:
-        ValueError: if the expression contains anything but integers, or its value is too large.
+        ValueError: if the expression contains anything but integers and operators, or its value is too large.
     """
     match node:
         case ast.Constant(value=int(value)):

@@ -67,8 +67,8 @@ class Parameter:
 class Words:
     """The variables of a script, and the expansion of words with them.
 
-    given: variables set from outside, which the script cannot change. taken: assumptions, such as used defaults, each
-    with its offset. folder: the script's folder. arguments: the arguments of the script, None if they are unknown.
+    given: variables set from outside, which the script cannot change. taken: assumptions, such as defaults, each with
+    its offset. folder: the script's folder. arguments: the arguments of the script, None if they are unknown.
     """
 
     given: Mapping[str, str] = field(default_factory=dict)
