@@ -36,7 +36,7 @@ HOISTS = 64
 
 @dataclass(frozen=True)
 class Mend:
-    """The option `--mend`, and the changes made by a repair: a sentence, labels at the moved entries, notes on costs."""
+    """The option `--mend`, and the changes of a repair: a sentence, labels at the moved entries, notes on its costs."""
 
     mend: bool = False
     changed: str = ""

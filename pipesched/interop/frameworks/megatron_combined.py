@@ -47,7 +47,7 @@ class Passes:
             self.rank.compute(*labels)
 
     def node(self, kind: str, name: str, layer: str, of: str) -> None:
-        """Record a node, after the pass's operations if it is the first one. of: stage and microbatch, as in ``1.0``."""
+        """Record a node, after the pass's operations if it is the first. of: stage and microbatch, as in ``1.0``."""
         if self.waiting:
             self.rank.compute(*self.waiting)
             self.waiting = []
