@@ -89,9 +89,9 @@ def run_rank(
 
 
 def calibrate(*traces: File, digits: int = 3) -> Calibration:
-    """Fit the costs of every stage to a measured run. Every other function accepts `result.costs`.
+    """Fit the costs of every stage to a measured run. Pass `result.costs` as `costs` to other functions.
 
-    traces: written by ``run --trace``, or by torch's profiler, one file per rank.
+    traces: files that ``run --trace`` or torch's profiler wrote, one per rank.
 
     Raises:
         PipeschedError: PS225, PS809; PS816 or PS818 if the traces do not contain enough data.

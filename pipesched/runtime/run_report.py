@@ -51,8 +51,8 @@ class Prediction:
 
     @classmethod
     def of(cls, emission: Emission, pace: float, timeout: float) -> Prediction:
-        """Predict the makespan of an emission at `pace` seconds for a cost of 1. If that exceeds the timeout (as with
-        costs in microseconds, which `calibrate` writes), a mean forward takes `pace` seconds instead.
+        """Predict the makespan of an emitted stream at `pace` seconds for a cost of 1. If that exceeds the timeout (as
+        with costs in microseconds, which `calibrate` writes), a mean forward takes `pace` seconds instead.
         """
         time, order = emission.report.time, emission.order
         assert isinstance(order, Program)
@@ -188,7 +188,7 @@ class Rehearsal(Judged):
         return f", {predicted * 1e3:g} ms predicted: makespan {shown(makespan)} at {unit * 1e3:g} ms per unit{more}"
 
     def to_json(self) -> dict[str, object]:
-        """Return the report as JSON with all numbers: measured ones as JSON numbers, exact ones as in other reports."""
+        """Return the report as JSON: measured values as JSON numbers, exact values as in other reports."""
         report, job, made = self.emission.report, self.job, self.predicted
         time = report.time
         found = {"error": self.error, "tensor": self.tensor, "step": self.step, "allowed": TOLERANCE}

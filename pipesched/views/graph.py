@@ -241,7 +241,7 @@ def _stops(made: graphviz.Digraph, chart: Chart) -> None:
 
 
 def _critical(chart: Chart) -> set[tuple[int, int]]:
-    """Return the edges of the critical path, from slot to slot and, for pairs, from a slot to itself."""
+    """Return the edges of the critical path between slots, and an edge from each slot to itself, for pairs."""
     joined = chart.schedule.joined
     path = [index - int(joined[index]) for index in critical_path(chart.times, causes_of(chart))]
     return {*itertools.pairwise(path), *((index, index) for index in path)}

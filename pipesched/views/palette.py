@@ -30,11 +30,11 @@ from pipesched.views.chart.colours import FILL, LIGHTEN, OTHER, channels, shade
 @dataclass(frozen=True)
 class Style:
     """The style of an SVG figure. fill: the fill for each value of `Kind.colour`, as ``#rrggbb``. called: the names of
-    kinds in this style, by letter. lighten: how close to white the last chunk is, from 0 to 1.
+    kinds in this style's legend, by letter. lighten: how far the last chunk's colour is shifted to white, from 0 to 1.
 
-    numbers: labels show the microbatch only, without a letter. first: the number of the first rank and microbatch.
-    idle: the colour of idle time, or None for the background. font: the font of all text. row: the word for a rank.
-    cost: formats the times as text.
+    numbers: labels show the microbatch only, without a letter. first: the number shown for the first rank and
+    microbatch. idle: the colour of idle time, None for the background's. font: the font of all text. row: the word for
+    a rank. cost: formats the times as text.
     """
 
     name: str

@@ -34,8 +34,9 @@ _LONGEST = 200  # longer lines, such as rows of a CSV, are not shown as text
 
 
 class Places(Record):
-    """The places of all operations. line, column: from 1, shape (operations,); 0 if there is no place. texts: lines of
-    the source by number. bindings: the loop bindings of each operation, as text; () if they were not looked up.
+    """The places of all operations. line, column: from 1, shape (operations,); 0 if there is no place. texts: the text
+    of source lines, by line number. bindings: the loop bindings of each operation, as text; () if they were not looked
+    up.
     """
 
     name: str

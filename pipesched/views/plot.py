@@ -94,8 +94,8 @@ def plot(
     notes: Sequence[str] = (),
     said: tuple[Said, Said] = (shown, shown),
 ) -> str:
-    """Return the points as an SVG file. x, y: the axis titles; frontier: join the Pareto-optimal points (left
-    and below is better); notes: text under the plot; said: functions that format x and y in tooltips.
+    """Return the points as an SVG file. x, y: the axis titles. frontier: join the Pareto-optimal points (smaller x and
+    y are better). notes: text under the plot. said: functions that format x and y in tooltips.
     """
     series = list(dict.fromkeys(point.series for point in points))
     legend = len(points) > len(series) or len(points) == 1
@@ -218,7 +218,7 @@ def _mark(shape: str, color: str) -> str:
 
 def distinct_notes(points: Sequence[tuple[str, str]]) -> list[str]:
     """Return a label for each (series, note): the series or, if it has several points, the words of the note that do
-    not occur in all of its notes. The label is empty if there is one series of one point.
+    not occur in all notes of the series. The label is empty if there is only one point.
     """
     notes: dict[str, list[set[str]]] = {}
     for series, note in points:

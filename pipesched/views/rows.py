@@ -36,7 +36,7 @@ class Overlay(Row):
 
     draw: for each view, a function of a chart, a request and the result of `lay`. lay: a function of an examination and
     a request that returns the data to draw, as `views.chart.views.Laid`; None if the overlay needs only the analysis.
-    without: options that do not apply with the overlay. why: the reason, as the message states it.
+    without: options that do not apply to the overlay. why: the reason, as given in the message.
     """
 
     option: str

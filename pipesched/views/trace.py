@@ -16,8 +16,8 @@ A rank that stops for good has a last slice up to the end of the picture, in red
 between these slices show the messages of the cycle.
 
 Times are microseconds. A tick of the schedule is a whole number of microseconds, so no time is rounded; a unit of time
-is about a millisecond, see `otherData.microseconds_per_unit`. A message that takes no time is drawn 1 microsecond long,
-like an arrival; that is less than a tick. Source: the importer of Perfetto, `json_trace_parser.cc`.
+is about a millisecond, see `otherData.microseconds_per_unit`. A message that takes no time, and every arrival, is drawn
+1 microsecond long, which is less than a tick. Source: the importer of Perfetto, `json_trace_parser.cc`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Trains with delayed gradients, without a pipeline, for comparison with a run.
 
-Batch after batch, every microbatch runs through all stages, each with the weight version that the stream's rule names,
-and the gradients are the gradients of the resulting loss. With `latest` they are not the gradients of any loss: each
+Batch after batch, every microbatch runs through all stages, each stage with the weight version that the stream's rule
+names, and the gradients are those of the resulting loss. With `latest` they are not the gradients of any loss: each
 stage keeps the activations of the version that its forward read, and its backward reads the weights of a later version.
 """
 
@@ -27,7 +27,7 @@ def snapshot(module: nn.Module) -> list[Tensor]:
 
 
 class Delayed:
-    """The undivided model; F and B read the versions that follow from the stream's lists, as on a rank."""
+    """The undivided model, in which each F and B reads the same weight version as in the stream."""
 
     def __init__(
         self, net: Net, stream: Stream, device: torch.device | str, descend: Callable[[nn.Module], None]

@@ -123,17 +123,17 @@ class Runtime:
             shapes until `expect` sets other shapes. example_keywords: the keyword inputs of one microbatch, if a stage
             takes any. group: the group of the stream's ranks, in their order; None: the default group, or no group for
             a single rank. device: the device of the modules. With NCCL it is also torch's current device. before,
-            after: functions called around every instruction, with the instruction and its index. optimize: the function
-            that STEP calls. Gradients are complete at that point and are not cleared afterwards. With STEPs inside the
-            order (a stream of version 3), it takes the number of a stage and steps only the weights of that stage, and
-            gradients are cleared afterwards. tied: groups of (stage, parameter name), the same on every rank. Each
-            group names the tensors that hold one weight; each of them gets the sum of their gradients. (): no weights
-            are tied. None: not declared; weights of two stages that begin with the same values are then refused.
-            early_receives: how many receives can be posted ahead of their place in the list; each occupies its buffer.
-            They keep the order of their channel, and no post waits, so the verdict under `async` does not change.
-            blocking: for tests. Every SEND and RECV blocks, in list order, until its partner has posted. imitated: for
-            a rehearsal. There are no other ranks: received messages are filled with random numbers, and `example` is a
-            result of `boundaries_of`.
+            after: functions called before and after every instruction, with the instruction and its index. optimize:
+            the function that STEP calls. Gradients are complete at that point and are not cleared afterwards. With
+            STEPs inside the order (a stream of version 3), it takes the number of a stage and steps only the weights of
+            that stage, and gradients are cleared afterwards. tied: groups of (stage, parameter name), the same on every
+            rank. Each group names the tensors that hold one weight; each of them gets the sum of their gradients. ():
+            no weights are tied. None: not declared; weights of two stages that begin with the same values are then
+            refused. early_receives: how many receives can be posted ahead of their place in the list; each occupies a
+            buffer. They keep the order of their channel, and no post waits, so the verdict under `async` does not
+            change. blocking: for tests. Every SEND and RECV blocks, in list order, until its partner has posted.
+            imitated: for a rehearsal. There are no other ranks: received messages are filled with random numbers, and
+            `example` is a result of `boundaries_of`.
 
         Raises:
             RunError: PS821 if a rank has a different stream; PS824 if a stage does not fit its neighbours or its copy;

@@ -193,7 +193,7 @@ class Launcher:
     """A supervisor that runs jobs one after another. Use it in a ``with`` statement, which ends all processes.
 
     Raises:
-        RunError: PS820 if torch is not installed; PS823 if the supervisor is gone.
+        RunError: PS820 if torch is not installed; PS823 if the supervisor has ended or does not respond.
     """
 
     def __init__(self) -> None:

@@ -5,8 +5,8 @@
     L   they are copied back
     B   the graph takes its tensors out of the boxes
 
-Each storage is copied once, so tensors that are views of it remain views. Tensors from before the forward are not
-moved: weights, buffers, the model's own inputs. Nor are tensors that a module keeps with its own hooks, as
+Each storage is copied once, so tensors that are views of it remain views. Tensors that existed before the forward are
+not moved: weights, buffers, the model's own inputs. Nor are tensors that a module keeps with its own hooks, as
 checkpointing does. The rank waits for each copy, which runs on the same stream as its compute.
 """
 

@@ -235,7 +235,7 @@ def _connect(card: _Card, rank: int, other: int, secret: bytes, timeout: float) 
 
 
 def _accept(listener: socket.socket, rank: int, ranks: int, secret: bytes) -> list[_Link]:
-    """Accept the connections of all higher ranks; callers that are not ranks cause no wait."""
+    """Accept the connections of all higher ranks; other callers cannot delay this."""
     links: dict[int, _Link] = {}
     with contextlib.closing(_hellos(listener, ranks + _STRANGERS)) as hellos:
         while len(links) < ranks - 1 - rank:

@@ -9,8 +9,8 @@
         else a rank is in a collective that is not the pipeline's         a rank of that group is the cause      PS837
         else all wait for messages                                        they wait in a cycle                   PS822
 
-Times are taken when the judging rank learns of a change, so clocks need not agree. No stall is reported while any
-rank has not reported recently: that rank may turn out to be gone.
+Times are taken when the judging rank learns of a change, so clocks need not agree. No stall is reported while a rank
+has not reported recently: that rank may turn out to be lost.
 """
 
 from __future__ import annotations

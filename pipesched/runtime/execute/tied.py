@@ -3,9 +3,9 @@
     declared    `Runtime(tied=…)`: each tensor gets the sum of all their gradients, so they stay equal
     undeclared  tensors with the same initial values are refused: each would get only its part of the gradient
 
-Equality is judged from a sample of every weight, which ranks exchange before the first step. Regular values, such as
-zeros or 1, 2, 3, …, may be equal by chance. If several weights of a block all begin like the weights of another block,
-the block is usually a copy that is trained separately, which is only a warning.
+Equality is judged from a sample of every weight, which ranks exchange before the first step. Weights with regular
+values, such as zeros or 1, 2, 3, …, may be equal by chance and are not refused. If several weights of a block all begin
+like the weights of another block, the block is usually a copy that is trained separately, so there is only a warning.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs a rank of ``pipesched run``: builds its stages, trains or evaluates, and compares with the undivided model.
+"""Runs a rank of ``pipesched run``: builds its stages, trains or evaluates, and checks against the undivided model.
 
     error of a tensor   max |g - g0| / max |g0|, with g0 of the undivided model, which takes the microbatches in turn
                         through all stages: gradients of their mean loss, or, for a schedule without a backward,
@@ -151,7 +151,7 @@ def _stream(job: Job, rank: int) -> Stream:
 
 @contextmanager
 def _own_engine(local: Local, end: End, alive: Alive | None) -> Iterator[Engine]:
-    """Run `Runtime` under a guard. alive: if given, its peak is counted after each F and L."""
+    """Run `Runtime` under a guard. alive: if given, its peak is updated at each F and L."""
     job = local.job
     broken = [Broken(given, local.modules.values()) for given in job.breaks if given.rank == local.rank]
 

@@ -292,7 +292,7 @@ def _schedule(orders: Sequence[Sequence[Slot]]) -> Schedule:
 
 
 def _require_all(schedule: Schedule) -> None:
-    """Require a forward of every microbatch on every stage, and likewise for each kind of backward that occurs.
+    """Require that every stage ran each microbatch's forward and, unless the run is forward-only, its backward.
 
     Raises:
         PipeschedError: PS818.

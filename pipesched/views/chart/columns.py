@@ -4,7 +4,7 @@
     columns   |  F   |  B   |  B   |  F   | ...       every third column is an F
 
 A slot that is wider than a column gets the columns from its rounded start to its rounded end. A column that covers
-several slots shows the kind with the most time not yet shown.
+several slots shows the kind with the most time that earlier columns have not shown.
 """
 
 from __future__ import annotations

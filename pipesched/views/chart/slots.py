@@ -1,4 +1,4 @@
-"""Computes data that pictures share: label widths, the phases of a rank, its activations.
+"""Computes what several kinds of picture need: label widths, the phases of a rank, and its activations over time.
 
     phases   warm-up      until the first backward of a rank starts
              steady       from then until its last forward has ended; empty if all forwards come first
