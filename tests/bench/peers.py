@@ -1,5 +1,5 @@
-"""Measure `verify` at scale against peers in the same run, so that a busy machine gives the same ratios as an idle
-one.
+"""Measure `verify` at scale against comparable programs in the same run, so that a busy machine gives the same ratios
+as an idle one.
 
     python -m tests.bench.peers                          all rows; torch's at m = 128
     python -m tests.bench.peers --m 1024 --torch-m 1024  torch alone takes about a minute

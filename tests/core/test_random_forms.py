@@ -1,5 +1,5 @@
-"""Random programs with all forms of the language agree with an interpreter written from the reference: both accept or
-both refuse them, and emitted programs are read again.
+"""On random programs with all forms of the language, the compiler and an interpreter written from the reference agree
+about orders and refusals, and emitted programs are read back unchanged.
 
 `python -m tests.core.test_random_forms --cases 20000` is the nightly run; `--first 5000` begins at that seed.
 """

@@ -1,5 +1,5 @@
-"""When CP-SAT reorders a window of an order, the result is valid, not longer, and the same for the same seed; for a
-window over the whole order it is optimal."""
+"""When CP-SAT reorders a section of an order, the result is valid, no longer than before, and the same for the same
+seed; for a section that covers the whole order it is optimal."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The order of a schedule's own operations is never longer than the given order, and no bound exceeds the best of all
-orders.
+"""The order that `optimize` finds for a schedule's own operations never takes longer than the given order, and no bound
+exceeds the best of all orders.
 
 random schedules with offloads, R, slices, skips, frozen stages, no backward, or costs by microbatch
           │

@@ -1,4 +1,4 @@
-"""The table of theorems in the gallery equals the results of `prove` on the library.
+"""The table of theorems in the gallery matches the results of `prove` on the library.
 
 `python -m tests.prover.test_theorems` proves all of it, up to p = 8 too what is open for every p; it writes
 `tests/data/theorems.json` and the certificates in `schedules/proofs`, in some minutes, and

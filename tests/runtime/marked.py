@@ -1,4 +1,4 @@
-"""Finds the location of activations from their storages, with a stage that keeps one tensor of a unique size.
+"""Finds whether activations are on the device or in host memory, with a stage that keeps one tensor of a unique size.
 
 Every storage of that size is noticed when any operation makes it, and counts until it is freed. The one
 that a forward made is on the device; a copy of it is one more.

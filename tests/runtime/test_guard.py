@@ -1,5 +1,5 @@
-"""After a fault on one rank, all other ranks end with the right fault within the timeout and five seconds, or
-continue.
+"""After a fault on one rank, all other ranks end within the timeout plus five seconds and report this fault; harmless
+waits end no rank.
 
 Real gloo processes (`runtime/troubled.py`), some at a time: they mostly wait.
 """

@@ -1,5 +1,5 @@
-"""A consumer accepts a schedule only if it supports all features of the schedule; otherwise it refuses and names the
-feature.
+"""A command or target accepts a schedule only if it supports all features of the schedule; otherwise it refuses the
+schedule and names the feature.
 
 The picture in `common/features.py` is a claim: each of its cells is tried with a schedule that has that feature alone.
 """
