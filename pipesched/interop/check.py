@@ -101,12 +101,12 @@ def _as_run(settings: Settings, script: Source) -> Settings:
         for option in _OPTION.finditer(script.text) if keys else ():
             name = option["name"]
             if name and (own := row.canonical(name)) in keys and own not in has:
-                open = Unset("the script contains this option, but this run did not pass it")
+                open = Unset("not passed in this run, although the script contains it")
                 given[name] = Setting(name, open, script.span(*option.span("name")), name)
         for name, x in settings.given.items():
             key = keys.get(row.canonical(x.key))
             if key is not None and x.value is True and key.kind not in (FLAG, ANY):
-                given[name] = replace(x, value=Unset("it has no value in this run, which had no arguments"))
+                given[name] = replace(x, value=Unset("without a value in this run, which had no arguments"))
     return replace(settings, given=given)
 
 

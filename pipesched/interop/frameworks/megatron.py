@@ -178,7 +178,7 @@ def _setting(core: Core, name: str, value: object) -> object:
 
 
 def _layers(said: object, stages: int) -> Callable[[int], int]:
-    """Parse one number of layers, or a layout such as ``Ett+t++L`` (``t``: a layer), as a function of the stage."""
+    """Return the number of layers as a function of the stage. said: one number, or a layout such as ``Ett+t++L``."""
     each = [said] if isinstance(said, int) else [x.count("t") for x in str(said).split("+")]
     if len(each) not in (1, stages) or not (isinstance(said, int) or {*str(said)} <= {*"EtmL+"}) or min(each) < 0:
         raise Unknown(f"layers is {said}", f"give one number, or {stages} stages such as Ett+t+L, with one t per layer")

@@ -42,8 +42,8 @@ KNOWN = (*WORDS, LOAD, REDUCE, STEP, COMMIT, "ReduceTiedGrads")
 
 @dataclass
 class _One:
-    """An instruction of DeepSpeed. phase: 0 or 1, its chunk in DualPipeV. word: the index in the row of its word, or of
-    the next word if it has none.
+    """An instruction of DeepSpeed. phase: 0 or 1, its chunk in DualPipeV. word: the index of its word in the row, or of
+    the next word if the instruction has none.
     """
 
     name: str

@@ -47,7 +47,7 @@ class Stream:
 
     @property
     def past(self) -> list[Issued]:
-        """The calls that must have ended before the next call of the stream."""
+        """The calls that must have ended before the next call of the stream begins."""
         return [*([] if self.last is None else [self.last]), *self.waits]
 
     def wait(self, calls: Iterable[Issued]) -> None:

@@ -31,10 +31,10 @@ RULES = (
     ),
     Rule(
         lambda x: x.x.recompute in ("selective", "operations"),
-        "checkpoints whole layers",
+        "it recomputes only whole layers",
         f"{_MODULE}: activation_checkpoint_interval",
     ),
-    Rule(lambda x: x.choice.p > 1 and not _method(x), "splits layers evenly", f"{_MODULE}: _partition_layers"),
+    Rule(lambda x: x.choice.p > 1 and not _method(x), "it only splits layers evenly", f"{_MODULE}: _partition_layers"),
     Rule(lambda x: x.choice.p > 1 and x.a.tied, "a tied head requires a TiedLayerSpec in the model", _MODULE),
     Rule(
         lambda x: x.x.replicas > 1 or x.x.linears == "fp8",

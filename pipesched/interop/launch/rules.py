@@ -79,4 +79,6 @@ NOT_WRITTEN = (
 
 def only_schedules(names: Collection[str], source: str) -> Rule:
     """Return the rule that a trainer runs only these schedules."""
-    return Rule(lambda x: x.choice.p > 1 and x.choice.schedule not in names, f"runs only {' and '.join(names)}", source)
+    return Rule(
+        lambda x: x.choice.p > 1 and x.choice.schedule not in names, f"it runs only {' and '.join(names)}", source
+    )

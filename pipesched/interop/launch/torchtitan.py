@@ -63,7 +63,7 @@ RULES = (
     ),
     Rule(
         lambda x: x.choice.schedule in _SPLIT and x.choice.p > 1 and x.x.recompute != "none",
-        "W recomputes a checkpointed block for each group of its parameters",
+        "with recomputation, its W recomputes a block once for each group of parameters",
         "torchtitan#773, measured on torch 2.13",
     ),
     Rule(
@@ -103,7 +103,7 @@ RULES = (
     ),
     Rule(
         lambda x: x.x.expert > 1 and x.x.data * x.x.context * x.x.tensor % x.x.expert,
-        "e does not divide the t c d ranks of a stage",
+        "e does not divide t c d, the number of ranks per stage",
         f"{_DIMS}: build_mesh",
     ),
     Rule(
@@ -118,7 +118,7 @@ RULES = (
     ),
     Rule(
         lambda x: x.choice.p > 1 and x.a.tied,
-        "a tied head is not on the same stage as its embedding",
+        "a pipeline puts a tied head and its embedding on different stages",
         "torchtitan 0.2, models/qwen3/model/model.py: enable_weight_tying",
     ),
 )

@@ -78,7 +78,7 @@ def read(name: str, data: bytes) -> Log:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Entries that were read in one walk, as rows of the walk."""
+    """Consecutive entries that one walk read, as a range of its entries."""
 
     walk: _Walk
     rows: slice

@@ -338,7 +338,7 @@ def size_of(kind: str, size: tuple[int, ...] | None) -> tuple[str, bool]:
 def _recorded(
     groups: Sequence[Group], dumps: Mapping[int, _Dump], tables: _Tables, program: Program, notes: Sequence[str]
 ) -> Recorded:
-    """Return the run of one pipeline. groups: its groups, which are the plan's communicators in ascending order."""
+    """Return the run of one pipeline. groups: its process groups, one per communicator of the plan."""
     wanted = np.unique(program.communicator[program.sends | program.receives]).tolist()
     _require_as_many(groups, wanted)
     ranks = groups[0].ranks

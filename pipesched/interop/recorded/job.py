@@ -114,7 +114,7 @@ class Job:
 
     @cached_property
     def member(self) -> Column:
-        """The rank in the job that made each call."""
+        """For each call, the rank in the job that made it."""
         return np.array(self.ranks, dtype=np.int32)[self.owner]
 
     def of(self, at: int) -> slice:

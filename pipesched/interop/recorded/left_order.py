@@ -123,7 +123,7 @@ class Order:
                 )
 
     def _entry(self, role: Sequence[int], row: int, column: int) -> int:
-        """Return the index of the call of a rank in a column of `_rows`."""
+        """Return the index of the call in a row and column of `_rows`."""
         mine = self.job.of(role[row])
         if not any(map(self.job.cut, role)):
             return int(mine.start) + column
@@ -131,7 +131,9 @@ class Order:
 
     @cached_property
     def _suspects(self) -> list[int]:
-        """The indices of the ranks to examine: in a large job, only roots, the wait cycle, and ranks behind them."""
+        """The indices of the ranks to examine: in a large job, only roots, the wait cycle, and ranks that wait for
+        these.
+        """
         job = self.job
         if len(job.ranks) <= _SUSPECTS:
             return [*range(len(job.ranks))]

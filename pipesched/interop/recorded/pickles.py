@@ -100,7 +100,7 @@ class Reader:
         self.stack.append(int.from_bytes(self.take(width), "little", signed=True))
 
     def put(self, number: int) -> None:
-        """Store the last value in the memo under this number: the next free one, or one in use."""
+        """Store the last value in the memo under this number, which must be in use or the next free one."""
         if number > len(self.memo):
             raise ValueError(f"memo entry {number:,} is set when the memo has only {len(self.memo):,} entries")
         self.memo[number : number + 1] = self.stack[-1:]

@@ -104,7 +104,7 @@ class Sizes(tables.Facts):
 
     @property
     def layout_faults(self) -> list[str]:
-        """The faults in a layout, each as the second part of a message."""
+        """The faults in a layout, each in the words that end a message."""
         if self.layout is None or isinstance(self.layout, str):
             return [self.layout] if self.layout else []
         return [*faults(self.layout, self.p, self.layers, self.whole("mtp_num_layers") or 0)] if self.p else []

@@ -61,7 +61,7 @@ class Loop:
 
 @dataclass(frozen=True)
 class Group:
-    """Statements in braces, or in parentheses (own: they run in a subshell)."""
+    """Statements in braces or parentheses. own: True for parentheses, which stand for a subshell."""
 
     body: Body
     own: bool = False
@@ -77,7 +77,7 @@ class Function:
 
 Statement: TypeAlias = Simple | If | Case | Loop | Group | Function
 Body: TypeAlias = "tuple[tuple[str, Statement], ...]"
-"""Statements, each with the sign before it: ``;``, ``&&``, ``||``, ``|``."""
+"""Statements, each preceded by its sign: ``;``, ``&&``, ``||``, ``|``."""
 
 _SIGNS = re.compile(r"&&|\|\||;;&|;;|;&|\|&|&>>?|<<<|<<-?|[0-9]*[<>]&[0-9-]?|[0-9]*>[>|]?|[0-9]*<>?|[;&|()\n]")
 _BLANK = re.compile(r"(?:[ \t\r]+|\\\r?\n)+|#[^\n]*")
