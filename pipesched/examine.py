@@ -257,4 +257,4 @@ def _memory_notes(made: Analysis, more: Iterable[Part]) -> Iterator[str]:
         kept, given = made.costs.scalar("K"), "K" in made.costs.given
         assumed = "" if given else "".join(f" here; {part.kept}" for part in more if part.kept) or ", which is assumed"
         much = "its stage's value" if kept is None else shown(kept)
-        yield f"an F with an R keeps K = {much} until its R{assumed}"
+        yield f"a recomputed F keeps K = {much} until its R{assumed}"

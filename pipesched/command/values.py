@@ -177,7 +177,7 @@ def version(value: object) -> TorchVersion:
 
 
 def of_costs(make: Callable[[Raw], Costs], value: Raw) -> Costs:
-    """Return the costs that `make` makes from a value; its errors are reported as errors of the command line."""
+    """Return the costs that `make` makes from a value; its findings become errors of the command line."""
     try:
         return make(value)
     except PipeschedError as error:

@@ -98,7 +98,7 @@ class Parts:
 
     @property
     def given(self) -> bool:
-        """Whether there are any parts; False for the default value."""
+        """True if there are any parts; the default value has none."""
         return bool(self.letters or self.stages or self.of_model)
 
     def of_stage(self, ranks: int, stages: int) -> Fraction:

@@ -56,7 +56,7 @@ class Entry:
 
 
 def entries() -> list[Entry]:
-    """Return all entries, group by group, each in the order of publication."""
+    """Return all entries, group by group, in the order of publication within a group."""
     found = []
     for name in built_in():
         source = read(name)

@@ -33,7 +33,7 @@ _AS = (">=", "<=", "!=", "-", "-", "*", "..", "..", "and", "and", "or", "or", "n
 _MEANT = dict(zip(_WRITTEN, _AS, strict=True))
 _NOT_WORDS = {
     **dict.fromkeys(("while", "until"), "every loop needs bounds: `for k in low .. high { … }` or `repeat n { … }`"),
-    **dict.fromkeys(("return", "yield", "pass", "break", "continue"), "a program is a list of operations: remove it"),
+    **dict.fromkeys(("return", "yield", "pass", "break", "continue"), "a program lists operations: remove this word"),
     **dict.fromkeys(
         ("print", "echo"), "there is no printing: `pipesched emit --target order` shows the order of every rank"
     ),

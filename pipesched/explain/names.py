@@ -35,7 +35,7 @@ _NO_SUCH = {
 }
 
 _NCCL = (
-    "NCCL keeps the order of what a rank posts on one communicator:\n"
+    "NCCL keeps the order of the messages that a rank posts on one communicator:\n"
     "one-stream if all ranks share one (`device_id`, or batched sends),\n"
     "pair-stream if each pair of ranks has its own (torch without `device_id`);\n"
     "a program that completes under strict also completes under both, even if NCCL does not buffer"

@@ -28,8 +28,8 @@ Order = TypeVar("Order", Schedule, Program)
 
 
 def cycle(found: Sequence[Diagnostic], schedule: Schedule, waits: Sequence[tuple[int, int]]) -> Sequence[Diagnostic]:
-    """Suggest one move for compute orders in a cycle. waits: the operation at which each rank stops, and the operation
-    for which it waits.
+    """Suggest the move of one operation that breaks a cycle of compute orders. waits: the operation at which each rank
+    stops, and the operation for which it waits.
     """
     stopped = {int(schedule.rank[at]): at for at, _ in waits}
     for _, awaited in waits[:TRIED] if len(schedule) <= OPERATIONS and not np.any(schedule.second) else ():

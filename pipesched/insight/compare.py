@@ -187,7 +187,7 @@ def measured(source: Source, options: Options, made: Examination) -> Row:
 def _kept(schedule: Schedule, costs: Costs) -> Iterator[str]:
     """Yield the assumption about the memory that a recomputed F keeps."""
     if bool((schedule.op == Op.R).any()) and "K" not in costs.given:
-        yield "an F with an R keeps K = 0 until its R"
+        yield "a recomputed F keeps K = 0 until its R"
 
 
 def _work(schedule: Schedule, report: Report) -> Iterator[str]:

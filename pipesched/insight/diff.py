@@ -139,16 +139,16 @@ def _facts(a: Schedule, b: Schedule) -> Iterator[str]:
     """Yield the differing sizes, then the stages on different ranks."""
     for name in ("ranks", "stages", "microbatches", "slices"):
         if getattr(a, name) != getattr(b, name):
-            yield f"{getattr(a, name)} {name}, then {getattr(b, name)}"
+            yield f"{getattr(a, name)} {name} in the first order, {getattr(b, name)} in the second"
     if _steps(a) != _steps(b):
-        yield f"{_stepped(a)}, then {_stepped(b)}"
+        yield f"first order: {_stepped(a)}; second order: {_stepped(b)}"
     one, two = a.placement, b.placement
     if one.frozen != two.frozen:
         before, after = (ranges(x.frozen) if x.frozen else "none" for x in (one, two))
-        yield f"frozen stages: {before}, then {after}"
+        yield f"frozen stages: {before} in the first order, {after} in the second"
     if one.rank_of.shape != two.rank_of.shape:
         if one.routes != two.routes:
-            yield f"{one.routes} routes, then {two.routes}"
+            yield f"{one.routes} routes in the first order, {two.routes} in the second"
         return
     yield from _placements(one, two)
 
@@ -173,14 +173,17 @@ def _placements(one: Placement, two: Placement) -> Iterator[str]:
     """
     for route, stage in np.argwhere(one.rank_of != two.rank_of).tolist():
         on = f" of route {route}" if one.routes > 1 else ""
-        yield f"stage {stage}{on} on rank {one.rank_of[route, stage]}, then on rank {two.rank_of[route, stage]}"
+        yield (
+            f"stage {stage}{on}: rank {one.rank_of[route, stage]} in the first order, "
+            f"rank {two.rank_of[route, stage]} in the second"
+        )
     for stage in sorted({*one.reads, *two.reads}):
         if one.read(stage) != two.read(stage):
             before, after = (", ".join(map(str, x.read(stage))) or "none" for x in (one, two))
-            yield f"stage {stage} reads {before}, then {after}"
+            yield f"stage {stage} reads {before} in the first order, {after} in the second"
     if one.routes > 1 and len(one.route_of) == len(two.route_of):
         for i in np.flatnonzero(one.route_of != two.route_of).tolist():
-            yield f"microbatch {i} on route {one.route_of[i]}, then on route {two.route_of[i]}"
+            yield f"microbatch {i}: route {one.route_of[i]} in the first order, {two.route_of[i]} in the second"
 
 
 _COMPUTE = ("op", "stage", "microbatch")

@@ -333,7 +333,7 @@ def test_what_has_other_neighbours_at_its_old_step_has_moved(capsys: pytest.Capt
 def test_other_sizes_and_placements_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     """ZB-H1 and interleaving on four ranks have other stages; other microbatches are named by their number."""
     _, value = told(["1f1b", "interleaved", "--p", "4", "--v", "2", "--m", "8"], capsys)
-    assert value["facts"] == ["4 stages, then 8"]
+    assert value["facts"] == ["4 stages in the first order, 8 in the second"]
 
 
 def test_the_ranks_of_stages_are_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -341,7 +341,10 @@ def test_the_ranks_of_stages_are_told(folder: Path, capsys: pytest.CaptureFixtur
     (folder / "a.csv").write_text("0F0,0B0\n1F0,1B0\n")
     (folder / "b.csv").write_text("1F0,1B0\n0F0,0B0\n")
     _, value = told(["a.csv", "b.csv"], capsys)
-    assert value["facts"] == ["stage 0 on rank 0, then on rank 1", "stage 1 on rank 1, then on rank 0"]
+    assert value["facts"] == [
+        "stage 0: rank 0 in the first order, rank 1 in the second",
+        "stage 1: rank 1 in the first order, rank 0 in the second",
+    ]
 
 
 def test_messages_are_compared_where_both_files_have_them(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -91,7 +91,9 @@ class Machine:
 
 @lru_cache(maxsize=256)
 def machine(device: Device, trainer: str, constants: Constants | None = None) -> Machine | None:
-    """Return a device with a trainer; None if it has no figures for shapes. constants: by default from the table."""
+    """Return a device with a trainer; None if the device lacks the figures for times by shape. constants: by default
+    from the table.
+    """
     whole = device.hbm and device.multiprocessors and device.gemm
     return Machine(device, TRAINERS[trainer], constants or fitted()) if whole else None
 
