@@ -47,7 +47,10 @@ def trust(a: Transformer, x: Training, on: Machine | None, gpus: int) -> Trust:
         half, worst = 100 * row["median"], 100 * row["worst"]
         missed = f"{runs} published runs have a median error of {half:.0f} %, at worst {worst:.0f} %"
         return Trust(None, f"no times for {_NAMES[kind]}: {missed}", False)
-    behind = f"{_NAMES[kind]}: covers the errors of 9 in 10 of {runs} published runs, with each source left out of the fit in turn"
+    behind = (
+        f"{_NAMES[kind]}: covers the errors of 9 in 10 of {runs} published runs, with each source left out of the fit in "
+        "turn"
+    )
     if a.encoder is not None or x.lora:
         what = "an encoder with a decoder" if a.encoder else "LoRA"
         return Trust(None, f"no error bar: no published run of {what} is among the data")
