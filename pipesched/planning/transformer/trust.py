@@ -48,8 +48,8 @@ def trust(a: Transformer, x: Training, on: Machine | None, gpus: int) -> Trust:
         missed = f"{runs} published runs have a median error of {half:.0f} %, at worst {worst:.0f} %"
         return Trust(None, f"no times for {_NAMES[kind]}: {missed}", False)
     behind = (
-        f"{_NAMES[kind]}: covers the errors of 9 in 10 of {runs} published runs, with each source left out of the fit in "
-        "turn"
+        f"{_NAMES[kind]}: covers the errors of 9 in 10 of {runs} published runs, with each source left out of the fit "
+        "in turn"
     )
     if a.encoder is not None or x.lora:
         what = "an encoder with a decoder" if a.encoder else "LoRA"
