@@ -221,7 +221,7 @@ def test_frozen_stages_of_one_order_only(folder: Path, capsys: pytest.CaptureFix
     for name, frozen in (("a.ps", "frozen 0"), ("b.ps", "")):
         (folder / name).write_text(text.format(frozen))
     status, value = told(["a.ps", "b.ps"], capsys)
-    assert (status, value["facts"]) == (1, ["frozen stages: 0, then none"])
+    assert (status, value["facts"]) == (1, ["frozen stages: 0 in the first order, none in the second"])
 
 
 def test_batches_of_one_order_only(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
