@@ -71,6 +71,6 @@ class Copies(Record):
 
 
 def _here(schedule: Schedule, op: Ints, other: Ints, *, before: bool) -> Ints:
-    """Return `other`, or -1 where it is on another rank than `op`, or on the wrong side of it (see `before`)."""
+    """Return `other`, or -1 unless it is on the rank of `op`, and before `op` (or, if not `before`, after it)."""
     right = (other >= 0) & (schedule.rank[other] == schedule.rank[op]) & ((other < op) if before else (other > op))
     return np.where(right, other, -1)

@@ -37,7 +37,7 @@ class Events:
 
     late: the transfer time of each message, at both of its ends. head: for each instruction, the one at which its rank
     blocks (see `heads`). sources: for each message end, the entries after which it begins, -1 for none. done: for each
-    message end, an entry that ends no earlier than it completes.
+    message end, an entry that does not end before that message end completes.
     """
 
     def __init__(
@@ -74,9 +74,7 @@ class Events:
 
     @cached_property
     def stops(self) -> tuple[int, ...]:
-        """For each rank, the step (from 0) that cannot end; the list's length if only its end waits; -1 if the rank
-        ends.
-        """
+        """For each rank, the step (from 0) that cannot end; the list's length if only the end waits; -1 if it ends."""
         start, sends = self.program.start, np.flatnonzero(self.program.sends)
         late = sends[~(self.ran[self.done[sends]] & self.over(sends))]
         steps, length = self._run[1][: self.program.ranks] - start[:-1], np.diff(start)

@@ -89,8 +89,8 @@ class Memory(Record):
 
 @lru_cache(maxsize=64)
 def _shares(release: Release) -> tuple[int, Ints, Ints]:
-    """Return the number of parts in an activation, and the parts that each kind takes or frees on trained and on other
-    stages, both of shape (computes, 1).
+    """Return the number of equal parts of an activation, and the number of parts that each kind takes or frees on
+    trained and on other stages, both of shape (computes, 1).
     """
     parts = lcm(*(release.change(op).denominator for op in COMPUTES))
     trained, frozen = ([[int(release.change(op, trained=t) * parts)] for op in COMPUTES] for t in (True, False))
@@ -105,8 +105,8 @@ def memory(
 ) -> Memory:
     """Return the running sum of memory on every rank; O(operations).
 
-    sizes: the memory that one F holds, by stage, shape (S,), or by stage and microbatch; 1, the default, if all stages
-    are equal. small: likewise, the memory that a recomputed F keeps until its R; by default 0.
+    sizes: the memory that one F holds, by stage, shape (S,), or by stage and microbatch; by default 1 for each stage.
+    small: likewise, the memory that a recomputed F keeps until its R; by default 0.
 
     Raises:
         PipeschedError: PS222: sizes and shares are too fine or too large for sums in 64 bits.

@@ -1,4 +1,4 @@
-"""Runs lists that wait for each other once, greedily: the basis of timelines and queues.
+"""Runs lists that wait for each other, in one greedy pass: the basis of timelines and queues.
 
     list 0   a ─ b ─── c            an entry begins when the one before it has ended and all its inputs have arrived
                  │    ↗
@@ -41,8 +41,8 @@ _STRETCH = 4096  # entries of a list that the event loop reads at a time
 
 class Lists(Record):
     """Lists of entries, such as the operations of each rank. cost: the cost of each entry.
-    cut: the first entry of each list, then the number of entries. inputs: up to four columns: for each entry, one that
-    it waits for (len(cost) for none); each with a column of delays or None. further: the inputs beyond these four.
+    cut: the first entry of each list, then the number of entries. inputs: up to four pairs of columns: the entry that
+    each entry waits for (len(cost) for none), and its delays or None. further: the inputs beyond these four.
     """
 
     cost: Ints

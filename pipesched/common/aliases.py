@@ -52,7 +52,7 @@ ROWS = tuple(
 )
 """The rows of aliases; one name in each row is the name of its file in the library."""
 
-_MOVED = "the repeated block, before the authors move operations at both ends"
+_MOVED = "only the repeated block; the authors then move operations at both ends"
 _SAID = {  # remarks on names that are also used for different orders
     "zb1p": (
         "the ZB-1P order at equal costs; at other costs the authors search for one: `pipesched optimize --mem-cap P`"

@@ -110,7 +110,7 @@ def at_size(
 
 
 def _wanted(checked: Checked, placement: Placement, op: Column, sites: Ints, keys: Ints) -> tuple[Column, Ints]:
-    """Return the kinds, adapted to frozen stages, and the indices of operations needed or with a named microbatch."""
+    """Return kinds adapted to frozen stages, and the indices of operations that are needed or name a microbatch."""
     compute = computes(op)
     wanted = np.where(compute, placement.wanted[op * compute, keys // placement.microbatches], -1)
     named = np.array([site.named for site in checked.sites], dtype=np.bool_)[sites]

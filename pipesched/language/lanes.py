@@ -9,7 +9,7 @@
 Every statement runs once, over all lanes that reach it; a condition splits them. Numbers have known bounds: only
 numbers that might exceed 62 bits are inspected, and most fit in 32 bits. For programs that do not depend on what has
 run, the arrays contain the same operations as `operations` (`turns`). Any unusual program, above all one with a
-mistake, raises `Unsuited`; the programs then run operation by operation and report the mistake.
+mistake, raises `Unsuited`; the programs then run operation by operation, which reports the mistake.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ def _step(rows: list[tuple[int, ...]], at: int) -> tuple[int, ...]:
 
 
 def _range(placement: Placement, route: int) -> str:
-    """Return the microbatches of a route, with m and m // 2 by name."""
+    """Return the range of microbatches of a route, with these numbers written as m or m // 2 if possible."""
     here = np.flatnonzero(placement.route_of == route)
     low, high = (int(here[0]), int(here[-1]) + 1) if len(here) else (0, 0)
     m = placement.microbatches

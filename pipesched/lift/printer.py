@@ -171,7 +171,7 @@ class _Layout:
             line.kind = "block" if all(word.text != "else" for word in self.words[at:last]) else ""
 
     def _fits(self, line: Line, first: int, last: int) -> bool:
-        """Return True if a block is on one line and can stay there, with its head, which keeps its line breaks."""
+        """Return True if a block is on one line and fits there after its head, whose line breaks are kept."""
         if self.words[last].end != self.own[self.words[first].start]:
             return False
         braces = 0

@@ -175,7 +175,7 @@ def _costs(costs: Costs) -> Iterator[Line]:
 
 
 def _entry(key: str, cost: Cost) -> str:
-    """Return a cost with its key; a grid as a choice by stage and microbatch."""
+    """Return a cost with its key; a grid becomes a choice by stage and microbatch."""
     if not isinstance(cost, Grid):
         return f"{key} = {_cost(cost)}"
     stages, microbatches = cost.whole.shape
@@ -306,7 +306,7 @@ class _Printer:
         return f"{'for i in 0 ..' if serial else 'repeat'} {_count(loop.count, self.growth)}"
 
     def _texts(self, nodes: Sequence[Node], inside: int) -> list[str]:
-        """Return the nodes as text. inside: 1 within a loop over i."""
+        """Return the nodes as text. inside: 1 in a loop, else 0."""
         seen: Counter[Node] = Counter()
         texts: list[str] = []
         for node in nodes:

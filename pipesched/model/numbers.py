@@ -127,7 +127,7 @@ SMALL = 1000  # a fraction with a larger denominator is not clearer than a perce
 
 @contextmanager
 def significant(digits: int | None) -> Iterator[None]:
-    """Inside the block, format percentages with this many significant digits, or with one decimal for None."""
+    """Inside the block, format percentages with this many significant digits or, for None, with one decimal."""
     token = _digits.set(digits)
     try:
         yield

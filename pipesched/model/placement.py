@@ -58,7 +58,7 @@ class Placement(Record):
     microbatch; shape (microbatches,). ranks: the number of ranks. frozen: the stages that are not trained, ascending.
     reads: for stages that do not read exactly the previous stage, the stages that they read, the nearest first; -1 is
     the input of the model. slices: the number of consecutive microbatches that are the slices of one sequence.
-    left_out: whether a stage of rank -1 is skipped on that route, so that its reader takes its inputs instead. shared:
+    left_out: whether rank -1 means that the route skips the stage, whose reader then takes the stage's inputs. shared:
     if the file places single microbatches, a number for each route: on a rank, copies of a stage whose routes have the
     same number are one chunk.
     """

@@ -120,7 +120,7 @@ def rank_table(shape: tuple[int, int], claims: Iterable[tuple[Column, Column, Co
 
 
 def place(table: Column, ranks: int) -> Placement:
-    """Return the placement: microbatches with equal columns share a route; routes are in order of first microbatch."""
+    """Return the placement: microbatches with equal columns share a route; routes are sorted by first microbatch."""
     route_of = np.zeros(table.shape[1], dtype=np.int32)
     if not table.size or bool(np.all(table == table[:, :1])):
         return Placement(np.ascontiguousarray(table[:, :1].T), route_of, ranks, ("",))

@@ -3,7 +3,7 @@ linear.
 
 The condition `tC == 0 and (m >= p or tB <= tF)` has two parts: sizes with m >= p and costs with tC == 0; and any size
 and costs with tC == 0 and tB <= tF. The expression `max(tF, tF + tI - 2 * tW)` is linear where tI >= 2 tW, and where
-tI <= 2 tW. In `tB <= 2 and makespan <= 3 * m`, numbers are multiples of one more cost, the unit, which is 1.
+tI <= 2 tW. In `tB <= 2 and makespan <= 3 * m`, numbers count as multiples of an additional cost, the unit, which is 1.
 """
 
 from __future__ import annotations

@@ -64,9 +64,7 @@ class Guesses:
 
     @property
     def _one_p(self) -> bool:
-        """True if the simpler guesses failed and p is fixed; then a period has few positions, and more guards are
-        tried.
-        """
+        """True if the simpler guesses failed and p is fixed: a period then has few positions, so more guards fit."""
         return bool(self.halved) and "p" not in self.space.parameters
 
     @property
@@ -187,7 +185,7 @@ def of_statements(sample: Sample) -> list[Guesses]:
 
 
 def of_ranks(sample: Sample, rows: Sequence[tuple[int, ...]]) -> Guesses:
-    """Return the guesses for values by rank. rows: one size and rank each."""
+    """Return the guesses for values by rank. rows: the size and the rank of each value."""
     model = sample.model
     width = 1 + len(model.parameters) + 1
     more = sorted({each[:width] for each in thresholds(sample) if not any(each[width:])})

@@ -203,7 +203,7 @@ class _Search:
         return (f"{tried} smaller sizes were tried" if self.long else said) + self._others()
 
     def _others(self) -> str:
-        """Report the sizes that fail in another way, and the number of untried sizes."""
+        """Report the sizes that fail in a different way, and the number of untried sizes."""
         said = f"; {self.long} sizes take too many steps" if self.long else ""
         if not self.otherwise:
             return said

@@ -39,7 +39,7 @@ def test_order_prints_each_rank(capsys: pytest.CaptureFixture[str]) -> None:
     ("line", "unsaid"),
     [
         ("", None),
-        ("frozen 0", "frozen: 0 (--frozen"),
+        ("frozen 0", "frozen: 0 (give `--frozen`"),
         ("slices 2", "every 2 microbatches form one sequence (`--target ps`"),
         ("stage 2 on rank 2 reads 1, 0", "stage 2 reads stage 1 and stage 0 (`--target ps`"),
     ],
