@@ -85,7 +85,7 @@ def alone(given: Mapping[str, object]) -> bool:
     """Return True if the options request a run of one rank.
 
     Raises:
-        PipeschedError: PS225 if an option belongs to the other kind of run.
+        PipeschedError: PS225 if an option does not apply to the requested kind of run.
     """
     one = given["rank"] is not None
     for option in options_of("run"):

@@ -105,7 +105,7 @@ def style(name: str) -> Style:
         PipeschedError: PS225: there is no such style.
     """
     if name not in STYLES:
-        raise fail(Code.USAGE, f"no style is called {name!r}", help=f"styles are {', '.join(STYLES)}")
+        raise fail(Code.USAGE, f"there is no style {name!r}", help=f"styles are {', '.join(STYLES)}")
     return STYLES[name]
 
 
@@ -118,7 +118,7 @@ def ink(colour: str) -> str:
 
 
 SIZE = 12
-"""The size of the letters left of the rows, in pixels."""
+"""The usual font size of a figure's text, in pixels."""
 
 _ACTIVATION, _GRADIENT = ("#1f6fae", "#7cc4f2"), ("#b8410e", "#f2a07c")  # colours of arrows, in light and dark schemes
 

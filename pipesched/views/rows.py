@@ -15,8 +15,8 @@ Shares: TypeAlias = Sequence[tuple[Fraction, Fraction]]
 class View(Row):
     """A kind of picture. draw: a function of a chart and a request that returns text or bytes.
 
-    suffixes: the file name suffixes that select the view. takes: the options that apply to it. forms: the file format
-    of a suffix, if the view writes several formats. form: the format for other suffixes, or empty for `name`.
+    suffixes: the file name suffixes that select the view. takes: the options that apply to the view. forms: the file
+    format of a suffix, if the view writes several formats. form: the format for other suffixes, or empty for `name`.
     """
 
     name: str

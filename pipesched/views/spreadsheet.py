@@ -41,7 +41,7 @@ def csv(chart: Chart) -> str:
 
 
 def columns(chart: Chart, written: Callable[[Fraction], Cell], never: Cell) -> dict[str, Sequence[object]]:
-    """Return the columns by name. written: formats times and amounts. never: the value for times that do not exist."""
+    """Return the columns by name. written: formats times and amounts. never: the value for missing times."""
     schedule, times = chart.schedule, chart.times
     start, end = (_instants(chart, ticks.tolist(), written, never) for ticks in (times.start, times.end))
     return {

@@ -51,7 +51,7 @@ _TOP = 52
 class Svg:
     """A request for a figure. style: default, zero-bubble or megatron. force: draw any number of operations.
 
-    pixels: the pixels per tick, None for as many as fit. words: text that replaces the times.
+    pixels: the pixels per tick, None for as many as fit. words: text to show instead of the times.
     """
 
     style: str = "default"

@@ -46,7 +46,7 @@ def number(value: Fraction | int | float) -> str:
 
 
 def most_fit(widths: Column, lengths: Column) -> bool:
-    """Return True if at least nine of ten labels fit. widths, lengths: the pixels of each slot, and of its label."""
+    """Return True if at least nine of ten labels fit. widths, lengths: of each slot and of its label, in pixels."""
     return 10 * int(np.count_nonzero(lengths <= widths)) >= 9 * len(widths)
 
 

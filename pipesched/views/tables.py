@@ -15,7 +15,7 @@ Entry = TypeVar("Entry")
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]], *, left: Iterable[int] = (0,)) -> str:
-    """Return columns side by side: numbers right-aligned, columns in `left` left-aligned. Headers may span lines."""
+    """Return columns side by side: numbers right-aligned, columns in `left` left-aligned. Headers can be multi-line."""
     heads = [header.split("\n") for header in headers]
     height = max(map(len, heads))
     lines = [*zip(*([""] * (height - len(head)) + head for head in heads), strict=True)]

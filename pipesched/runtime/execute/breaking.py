@@ -1,4 +1,4 @@
-"""Injects faults, to show how each is reported and to test that each is detected.
+"""Injects faults, to demonstrate how they are reported and to test that they are detected.
 
 kill, freeze, stall    this rank is killed, stopped or put to sleep at the instruction
 collective             this rank waits in a collective that no other rank joins

@@ -80,7 +80,7 @@ def whole(number: object) -> int:
 
 @contextmanager
 def _read(what: str) -> Iterator[None]:
-    """Convert any error in data from another process to a ValueError."""
+    """Convert any error that occurs while data from another process are read to a ValueError."""
     try:
         yield
     except (TypeError, KeyError, ValueError, AttributeError) as error:

@@ -132,7 +132,7 @@ class RankResult:
     """How a rank ended.
 
     status: as in ``subprocess``, negative for a signal. stopped: whether the supervisor had to end the rank. data: the
-    rank's measurements, if any. seconds: the time from its start to its end.
+    rank's measurements, if any. seconds: the time from the rank's start to its end.
     """
 
     rank: int

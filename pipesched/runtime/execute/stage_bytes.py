@@ -6,7 +6,8 @@
     I       keeps what W needs              W, B    free everything
 
 A rank holds the tensors that its compute operations keep, the tensors received but not yet used or made but not yet
-sent, and the temporary memory of the running operation. Its peak therefore follows from its list, without a clock.
+sent, and the temporary memory of the running operation. The rank's peak therefore follows from its list alone, without
+times.
 """
 
 from __future__ import annotations

@@ -44,11 +44,12 @@ class Lost:
 
 
 class Stage:
-    """A module at its place in the pipeline. `leaving` is None on the last stage, which has the loss.
+    """A module at its place in the pipeline.
 
-    entering, leaving: the boundaries by microbatch. train: whether a forward keeps what a backward needs. asks: for
-    each input tensor, whether its producer needs a gradient. frozen: whether weights need no gradient, so that I is the
-    whole backward. weights: the versions of the weights, if STEPs are inside the order.
+    entering, leaving: the input and output boundaries, by microbatch; leaving is None on the last stage, which has the
+    loss. train: whether a forward keeps what a backward needs. asks: for each input tensor, whether its producer needs
+    a gradient. frozen: whether weights need no gradient, so that I is the whole backward. weights: the versions of the
+    weights, if STEPs are inside the order.
     """
 
     def __init__(

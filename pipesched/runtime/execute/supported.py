@@ -1,4 +1,4 @@
-"""Modules that a runtime would train wrongly or not at all. Every rank refuses them by name before step 1.
+"""Finds modules that a runtime would train wrongly or not at all; every rank refuses them by name before step 1.
 
     sharded weights      gathered in a forward and scattered in a backward, which a split schedule runs twice or never
     hooks on weights     run after each microbatch, when `.grad` is a partial sum, and never in a split backward

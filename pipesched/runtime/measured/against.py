@@ -120,7 +120,7 @@ def report(chart: Chart, run: Against) -> Iterator[str]:
         yield f"{x.kind:<4} {decimal(x.planned):>8}{decimal(x.ran):>8}{ratio:>11}"
     far = furthest(run)
     if far:
-        named = ", ".join(f"{x.kind} of stage {x.stage} {decimal(x.ran)} (cost {decimal(x.planned)})" for x in far)
+        named = ", ".join(f"{x.kind} of stage {x.stage} took {decimal(x.ran)} (cost {decimal(x.planned)})" for x in far)
         yield f"furthest from their cost: {named}"
     else:
         yield f"every stage is within {int(FAR * 100)} % of its costs"

@@ -64,7 +64,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Laid:
-    """An analysis, and the value `over` that an overlay draws. published: what the overlay adds to the JSON."""
+    """An analysis, and the value `over` that an overlay draws. published: the overlay's own keys in the JSON."""
 
     analysis: Analysis
     over: object = None
