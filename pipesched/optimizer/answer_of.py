@@ -190,7 +190,7 @@ def _proof_for_every(request: Request, instance: Instance, repeated: Periodic, m
     least, problem = instance.at(seam.microbatches), instance.problem(seam.microbatches)
     period = problem.time(seam.period) * least.costs.ticks(least.placement.stages).scale
     if request.objective == "span" or apart(whole(least), seam.every) < period:
-        return Made({}, "no proof for every m: longest paths do not show that microbatches start a period apart")
+        return Made({}, "no proof for every m: longest paths allow microbatches to start less than a period apart")
     try:
         return certified(least, problem.time(seam.value - 1), None, None, meter)
     except (KeyboardInterrupt, MemoryError) as error:

@@ -142,7 +142,7 @@ def _unit(known: Sequence[Known], instance: Instance) -> Iterator[str]:
 def relevant(placement: Placement, *, special: bool = False) -> list[str]:
     """Return the names of the library's schedules that, according to the manifest, have this placement at some size.
 
-    special: include schedules with operations that the search cannot order.
+    special: whether to include schedules with operations that the search cannot order.
     """
     wanted, found = placement_name(placement), list[str]()
     for line in MANIFEST.read_text("utf-8").splitlines()[1:]:

@@ -73,7 +73,7 @@ class Room:
     @property
     def _left(self) -> str:
         least, most = min(self.left), max(self.left)
-        return gigabytes(least) if least == most else f"{gigabytes(least)} to {gigabytes(most)} by rank"
+        return gigabytes(least) if least == most else f"{gigabytes(least)} to {gigabytes(most)} depending on the rank"
 
 
 def set_aside(trained: Trained, placement: Placement) -> tuple[int, ...]:

@@ -68,7 +68,7 @@ def certified(
     if text == b"":
         return Made({}, f"no proof {claim}: the clauses do not exclude such a schedule")
     if text is None:
-        return Made({}, f"no proof {claim} was made in {meter.limit / SECOND:.3g} s")
+        return Made({}, f"no proof {claim} was found in {meter.limit / SECOND:.3g} s")
     if path is not None:
         write(path, clauses, text)
     import lzma

@@ -142,7 +142,7 @@ def _folder(path: str | None) -> str | None:
         os.makedirs(path, exist_ok=True)
     except OSError as error:
         raise fail(
-            Code.USAGE, f"cannot make {path}: {error.strerror}", help="name another folder with -o DIR/"
+            Code.USAGE, f"cannot create {path}: {error.strerror}", help="name another folder with -o DIR/"
         ) from None
     return path
 

@@ -174,7 +174,7 @@ def _as_asked(answer: Answer, options: Options) -> Options:
 
 
 def _copies(answer: Answer, terms: Terms, options: Options) -> Callable[[int, int], list[Schedule]]:
-    """Return a function that loads the schedules of m0, m0 + K, m0 + 2K; it raises PS715 unless a part just repeats."""
+    """Return a function that loads the schedules of m0, m0 + K, m0 + 2K; it raises PS715 unless m only adds copies."""
 
     def copies(first: int, step: int) -> list[Schedule]:
         made = [load(answer.schedule, Options({"m": first + n * step}, max_ops=options.max_ops)) for n in range(3)]

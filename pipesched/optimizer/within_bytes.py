@@ -71,7 +71,7 @@ def _within(found: Optimum, checked: Report, request: Request) -> Optimum:
     """Attach the byte counts to the answer; raise PipeschedError for errors of any other kind."""
     if not checked.ok:
         raise PipeschedError([d for d in checked.diagnostics if d.severity == "error"])
-    alone = ("the bytes of messages are counted only for this m",) if request.all_m else ()
+    alone = ("the bytes of messages are counted for this m only",) if request.all_m else ()
     return replace(found, checked=checked, notes=(*found.notes, *alone))
 
 

@@ -212,7 +212,7 @@ def test_what_cannot_be_optimized_says_why() -> None:
     """STEPs inside an order are refused; for an order that offloads, requests that do not support it are refused."""
     with pytest.raises(PipeschedError, match=r"PS702.*STEPs inside its order"):
         pipesched.optimize("pipedream", p=4)
-    said = "PS702.*only the order of its own operations.*--"
+    said = "PS702: --"
     with pytest.raises(PipeschedError, match=said + "all-m"):
         pipesched.optimize("pipeoffload", p=4, all_m=True)
     with pytest.raises(PipeschedError, match=said + "confirm"):

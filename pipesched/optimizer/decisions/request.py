@@ -47,7 +47,7 @@ def decided(request: Request, progress: Callable[[State], None], meter: Meter) -
     """
     if request.source is not None:
         help = "omit the schedule; give its placement with `--placement FILE`, and the sizes"
-        raise fail(Code.USAGE, "a partition changes the costs of stages, so no schedule can be given", help=help)
+        raise fail(Code.USAGE, "--partition changes the costs of stages, so it does not accept a schedule", help=help)
     placement = placement_at(request.placement, sizes_of(request.placement, request.parameters))
 
     def once(asked: Request, meter: Meter) -> Optimum:

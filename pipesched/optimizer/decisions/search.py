@@ -78,7 +78,7 @@ class Searcher:
     meter: Meter
 
     def run(self) -> Best:
-        """Return the best alternative with the state of its search; an interrupt ends it with the best so far."""
+        """Return the best alternative with the state of its search; after an interrupt, the best so far."""
         best = Best()
         try:
             for choice in self.decision.seeds():

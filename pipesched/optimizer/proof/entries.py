@@ -49,7 +49,7 @@ class Entries:
         return self.entries.get(name) is not None
 
     def only(self, *names: str) -> Entries:
-        """Return self; raise Unreadable if there is an entry with another name, since no check would read it."""
+        """Return self; raise Unreadable if there are entries with other names, which no check would read."""
         if unknown := sorted(set(self.entries) - set(names)):
             raise Unreadable(f"answers of this version have no entry {unknown[0][:40]!r} there")
         return self

@@ -5,7 +5,7 @@
                | ======  =======             between the first F and the last release:
                +----------------------->         makespan >= head + areas / cap + tail
 
-A stage and microbatch add no area if an operation other than F takes memory, or if not all of it is freed: R, O, L.
+A stage and microbatch add no area if R, O, L or any other operation than F takes memory, or if not all is freed.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     rank          its lines are chains of like operations, so an order is a path through counts, one operation per step;
                   held memory and remaining work follow from the counts:
 
-                      T[counts] = the earliest time at which these can be done, over all orders within the cap
+                      T[counts] = the earliest time at which these counts are done, over all orders within the cap
 
                   Every step starts within its time window, early enough for the remaining work. Then, backward from the
                   end, the latest time to reach counts; starts that occur in no order that ends by C are removed.

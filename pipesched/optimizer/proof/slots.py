@@ -12,7 +12,7 @@ terms can leave open which F and B are pairs, which backwards are whole, and whi
 
     machine     no slot starts while another runs
     start       f, g, r rise only where a slot with such a part starts; one at a time
-    end         not before the shortest slot is over; where a longer one starts at t', what ends sooner began before t'
+    end         not before the shortest slot is over; if a longer one starts at t', what ends sooner began before t'
     chain       f(s+1,i,t) -> F(s,i,t-C);   g(S-1,i,t) -> F(S-1,i,t);   g(s,i,t) -> G(s+1,i,t-C)
     weights     w rises only where W, B or a pair ends; a W that starts at t with j done needs j + 1 ended I or B
     again       r(q,j,t) -> e(q,j,t);   g(q,i,t), x(q,i) and d(q,i,j) -> r(q,j,t-R)

@@ -20,7 +20,7 @@ Candidate: TypeAlias = tuple[str, Orders | None]
 
 @dataclass(eq=False)
 class Pool:
-    """The pool of the best orders so far. entries: the best first; all are free of deadlock and within the caps."""
+    """The pool of the best orders so far. entries: best first, all free of deadlock and within the caps."""
 
     problem: Problem
     meter: Meter = field(default_factory=Meter)

@@ -1,8 +1,8 @@
 """The certificate of a schedule, as JSON that `optimizer.proof` derives anew; `optimizer.proof.entries` lists its
 entries.
 
-A bound is stated by a head and a tail of a rank. A refutation states who refuted which objective under which terms; the
-checker repeats a refutation by `ranks`, and follows a proof step by step. The checker adds the verdict.
+A bound is stated by a head and a tail of a rank. A refutation states which engine refuted which objective under which
+terms; the checker repeats a refutation by `ranks`, and follows a proof step by step. The checker adds the verdict.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ of a schedule:
 
     linear   0 1 2 3                    one stage per rank
     loop     0 1 2 3 0 1 2 3            v stages per rank, always in the same direction
-    vee      0 1 2 3 3 2 1 0            v stages per rank, forth and back
+    vee      0 1 2 3 3 2 1 0            v stages per rank, alternating in direction
     0,1,1,0                             one rank per stage
 """
 
@@ -190,7 +190,7 @@ def placement_at(asked: Asked, sizes: Mapping[str, int]) -> Placement:
         v = sizes["v"]
         name = asked or ("linear" if v == 1 else "loop")
         if name == "linear" and v != 1:
-            raise fail(Code.USAGE, f"a linear placement has one stage per rank; v is {v}", help="use loop or vee")
+            raise fail(Code.USAGE, f"a linear placement has one stage per rank, but v is {v}", help="use loop or vee")
         turn = list(range(p))
         ranks = [r for chunk in range(v) for r in (turn if name != "vee" or chunk % 2 == 0 else turn[::-1])]
     return Placement(np.array([ranks], dtype=np.int32), np.zeros(m, dtype=np.int32), p, ("",))

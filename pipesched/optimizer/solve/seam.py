@@ -153,7 +153,7 @@ def cut(problem: Problem, start: Ints, seam: int, every: int, period: int) -> Se
 
 
 def holds(seam: Seam, problem_of: Callable[[int], Problem], copies: int) -> bool:
-    """Return True if this number of copies satisfies every constraint, and ends as early as the theorem states."""
+    """Return True if a schedule with this many copies is valid, and each copy adds at most `period` ticks."""
     problem = problem_of(seam.microbatches + copies * seam.every)
     value = convert.value(problem, seam.unrolled(problem))
     return value is not None and value <= seam.value + copies * seam.period

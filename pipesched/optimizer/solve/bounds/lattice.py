@@ -8,7 +8,7 @@ The sequences of a rank are chains of like operations, so its orders are the pat
 which a cap removes. In every order, the time at a state is at least T. One pass decides whether the rank can do its
 work at all, given the heads and tails of the whole problem, the rank's memory and its own precedences; it also gives
 each operation a time window. The lattice lacks the delays of paths through other ranks, which heads and tails include.
-A narrower window on one rank moves the heads and tails of the others (`tighten`), until nothing changes:
+A narrower window on one rank changes the heads and tails of other ranks, so this is repeated (`tighten`):
 
     rank by rank: time windows by its lattice ──> longest paths ──> the next rank
 

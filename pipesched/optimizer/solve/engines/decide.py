@@ -57,8 +57,8 @@ class Task:
 def decide(question: Question, report: Callable[[int], None] = lambda steps: None) -> Answer:
     """Decide whether there is a schedule with an objective of at most `question.bound`.
 
-    If an engine cannot decide, the answer is `unknown` with a reason, such as lack of memory; if it reached its limit,
-    without a reason. report: function that is called at intervals with the number of steps so far.
+    If an engine cannot decide, the answer is `unknown` with a reason, such as lack of memory, or without a reason if
+    the engine reached its limit. report: function that is called at intervals with the number of steps so far.
 
     Raises:
         PipeschedError: PS820: the engine is not installed.
