@@ -1,4 +1,4 @@
-"""Options of a test run."""
+"""Adds the options of a test run, such as `--full` and `--depth`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The command line of `pipesched emit`: where output goes, what is refused, and the time for a large schedule."""
+"""`pipesched emit` verifies what it writes, writes a complete file or nothing, and emits a large schedule rank by
+rank."""
 
 from __future__ import annotations
 

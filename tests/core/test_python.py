@@ -1,4 +1,4 @@
-"""The package as a script uses it: its names, its arguments, and its errors."""
+"""A script can use the package's names, arguments and results, and errors have a place and a remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The time of two chains of parts on the engines of a rank is the least over all orders, as trying every tick shows."""
+"""The time of two chains of parts on a rank's engines is the least of all orders, which are tried tick by tick."""
 
 from __future__ import annotations
 

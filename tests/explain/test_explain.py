@@ -1,4 +1,4 @@
-"""Every code has a page, and the page is true: its first example gets the code, and the repair gets no error.
+"""Every code has a page, and the page is true: its first example gets the code, and its repair has no error.
 
 Every word has a row, and is found by each name that it has.
 """

@@ -1,5 +1,5 @@
-"""The output of `pipesched why`: the cost of one more microbatch, the operations that each gap waits for, and the
-critical path."""
+"""`pipesched why` prints the cost of one more microbatch, the operations that each gap waits for, and the critical
+path."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""When code that posts its own messages is traced on tokens, the recorded operations, pairs and messages are those
-that it requests.
+"""When code that posts its own messages is traced on tokens, the recorded operations, pairs and messages are those that
+the code requests.
 
 The traced schedules (``generators/posted``) are small ones in the calling styles of DualPipe, Colossal-AI and forks of
 Megatron-LM; the expected orders are written here by their rules.

@@ -1,4 +1,4 @@
-"""From the command line to the printed file: an answer of `optimize` that claims to be optimal is optimal, and no
+"""From the command line to the printed file, an answer of `optimize` that claims to be optimal is optimal, and no
 answer is below the bound.
 
 The oracles are formulas of the literature, `verify`, and comparisons of answers to related questions.

@@ -1,5 +1,5 @@
-"""torch's files with a mistake in one row: a CSV with the verdict `ok` is loaded by torch and runs as pipesched reads
-it.
+"""After a mistake is planted in one row of a torch CSV, torch loads the file if its verdict is `ok`, and runs it as
+pipesched reads it.
 
 By hand, 10,000 slips:  python -m tests.orders.test_csv_slips --cases 10000
 """

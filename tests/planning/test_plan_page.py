@@ -1,4 +1,4 @@
-"""The page of a plan in a real headless Chromium: the table can be sorted, bytes are compared with the cap, and the
+"""On the page of a plan, in a real headless Chromium, the table can be sorted, bytes are compared with the cap, and the
 schedule is drawn."""
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""The parts of a plan's text outside its table: legend, parameters, FLOP/s, a model by itself, sweeps, and refusals
-by name."""
+"""The text of a plan explains its letters, its model and its sweeps, and names what cannot be planned or timed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The points of a set, and values at these points, equal the points that isl enumerates one by one."""
+"""The points of a set, and the values at these points, equal those that isl enumerates one by one."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`verify --smallest` finds the smallest size that fails, as trying all smaller sizes shows, or gives the reason why
-it does not search."""
+"""`verify --smallest` finds the smallest size that fails, which trying all smaller sizes confirms, or gives the reason
+why it does not search."""
 
 from __future__ import annotations
 

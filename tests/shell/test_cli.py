@@ -1,4 +1,4 @@
-"""The command line of `verify`: its output in every form, and mistakes in arguments."""
+"""`verify` prints results and findings in every output format, and reports wrong arguments with a code and a hint."""
 
 from __future__ import annotations
 

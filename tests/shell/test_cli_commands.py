@@ -1,4 +1,5 @@
-"""The command lines of `emit --target order`, `list` and `fmt`."""
+"""`emit --target order` prints each rank, `list` prints each schedule, and `fmt` rewrites only files that it can
+read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""How a process writes output and ends: files, colour, encodings, closed pipes, interrupts, start-up."""
+"""Output is the same in a file as on stdout, and a process ends cleanly on a closed pipe, a full disk or an
+interrupt."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Requirements for the wheel and for imports: assets are included, nothing heavy is loaded at start, and there is
-one version."""
+"""The wheel contains every asset, importing the package loads nothing heavy, and the version is the same everywhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The effects of moving the pointer and clicking on the page, in a real headless Chromium.
+"""On the page, in a real headless Chromium, the pointer and clicks show the operations, paths and memory of a schedule.
 
 All text of a page has golden files; the expected content comes from a run simulated independently (`simulate.py`).
 """

@@ -1,4 +1,5 @@
-"""The page in a real headless Chromium, with wheel, pointer, fingers and keys, and with half a million operations."""
+"""The page, in a real headless Chromium, follows wheel, pointer, fingers and keys, even with half a million
+operations."""
 
 from __future__ import annotations
 

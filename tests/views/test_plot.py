@@ -1,4 +1,4 @@
-"""In a plot of bubble against memory points are at the right places, labels cover nothing, and axes have round
+"""In a plot of bubble against memory, points are at the right places, labels cover nothing, and axes have round
 numbers."""
 
 from __future__ import annotations

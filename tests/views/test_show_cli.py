@@ -1,4 +1,5 @@
-"""The command line of `pipesched show`: wrong files, formats, widths, pipes, and bytes."""
+"""`pipesched show` draws a wrong file as far as it runs, refuses what cannot be drawn, and takes the format from the
+suffix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The colours of figures: labels are readable, and colour-blind readers can distinguish the kinds of operations."""
+"""In figures, labels are readable, and colour-blind readers can distinguish the kinds of operations."""
 
 from __future__ import annotations
 
