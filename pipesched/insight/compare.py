@@ -195,7 +195,7 @@ def _work(schedule: Schedule, report: Report) -> Iterator[str]:
     if schedule.forward_only:
         yield "forward-only: it does not train"
     if frozen := schedule.placement.frozen:
-        yield f"stages {ranges(frozen)} are frozen: their weights are not trained"
+        yield f"frozen stages: {ranges(frozen)} (their weights are not trained)"
     if schedule.slices > 1:
         yield f"a microbatch is 1/{schedule.slices} of a sequence"
     if not schedule.placement.chain:

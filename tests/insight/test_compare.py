@@ -316,7 +316,7 @@ def _keys(value: object) -> set[str]:
 @pytest.mark.parametrize(
     ("line", "program", "said"),
     [
-        ("frozen 0", "repeat m { F } repeat m { B }", "stages 0 are frozen: their weights are not trained"),
+        ("frozen 0", "repeat m { F } repeat m { B }", "frozen stages: 0 (their weights are not trained)"),
         ("", "repeat m { F }", "forward-only: it does not train"),
         ("", "if r < p { repeat m { F } repeat m { B } }", None),
     ],

@@ -89,7 +89,7 @@ def _at(element: ElementTree.Element, x: str, y: str) -> tuple[float, float]:
 @pytest.mark.parametrize(
     ("line", "program", "why"),
     [
-        ("frozen 0", "repeat m { F } repeat m { B }", "stages 0 are frozen: their weights are not trained"),
+        ("frozen 0", "repeat m { F } repeat m { B }", "frozen stages: 0 (their weights are not trained)"),
         ("", "repeat m { F }", "forward-only: it does not train"),
         ("costs F = 2", "repeat m { F } repeat m { B }", "with the costs in its file"),
         ("require m > 9", "repeat m { F } repeat m { B }", "requires m > 9"),
