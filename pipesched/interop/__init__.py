@@ -1,1 +1,1 @@
-"""Reads and writes the schedules of other software: frameworks, trainers, recorded runs, other targets."""
+"""Reads schedules from frameworks, trainers and recorded runs, and writes schedules for other software."""

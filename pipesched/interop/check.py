@@ -282,7 +282,7 @@ def _processes(settings: Settings) -> tuple[int | None, str]:
 
 
 def _launched(case: Case, asked: Asked) -> Iterator[Finding]:
-    """Report the number of processes if it comes from the launcher's options, and a missing configuration file."""
+    """Report the number of processes that the launcher's options give, and a configuration file that is missing."""
     if case.processes is not None and asked.processes is None:
         yield Fact("processes", f"{case.processes}, from {_processes(case.settings)[1]}")
     file = case.settings("job.config_file").value

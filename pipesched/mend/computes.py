@@ -138,7 +138,7 @@ class _Run:
         return sorted(found, key=lambda slot: (-self.end[slot], slot))
 
     def near(self) -> Iterator[_Run]:
-        """Yield the runs that finish after one critical slot is moved earlier, then after one is moved later."""
+        """Yield the finished runs with one critical slot moved earlier, then those with one moved later."""
         for step, slot in product((-1, 1), self.critical()):
             rank = self.slots.rank[slot]
             row = self.lists[rank]

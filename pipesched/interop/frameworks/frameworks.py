@@ -24,9 +24,9 @@ from pipesched.support.source import Source
 @dataclass(frozen=True)
 class Framework:
     """A framework that generates schedules. title: a description of the code that is executed. package: the package
-    that must be installed, or empty. recorder: the name of the module that runs it. tried: prefixes of the tested
-    version numbers. names: known schedule names. options: the meaning of each ``-D`` option besides p, v and m. open:
-    True if the recorder takes further options.
+    that must be installed, or empty. recorder: the name of the module that runs the framework. tried: prefixes of the
+    tested version numbers. names: known schedule names. options: the meaning of each ``-D`` option besides p, v and m.
+    open: True if the recorder takes further options.
     """
 
     name: str

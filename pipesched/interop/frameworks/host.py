@@ -1,4 +1,4 @@
-"""Requests a framework's schedule: its code runs in a separate process, which returns one answer.
+"""Requests a framework's schedule: the framework runs in a separate process, which returns one answer.
 
     record(call, options) ── a process ──> recording.main ──> Recorded: rows with source lines, version, notes
 
@@ -70,7 +70,7 @@ def record(call: Call, options: Mapping[str, object], *, path: str | None = None
 
 
 def _request(call: Call, options: Mapping[str, object], path: str | None, limit: float) -> tuple[list[str], Request]:
-    """Return the command line that starts the process, and the request to write to it.
+    """Return the command line that starts the process, and the request to send to the process.
 
     Raises:
         PipeschedError: PS850, PS855.

@@ -93,7 +93,7 @@ def answered(source: Call, answer: Recorded, parameters: Mapping[str, Value], ma
 
 
 def _launched(call: Call, answer: Recorded) -> Source:
-    """Return the calls that the code issued as a file of calls, which maps each word to its line of code."""
+    """Return a file of the calls that the code issued, in which each word is mapped to its line of code."""
     text, made = Source(f"{call.name} (calls)", "\n".join(answer.calls) + "\n"), dict[int, str]()
     for number, places in enumerate(answer.called):
         start, line = text.line_starts[number], text.line(number + 1)
@@ -105,7 +105,7 @@ def _launched(call: Call, answer: Recorded) -> Source:
 
 
 def _written(call: Source, answer: Recorded) -> tuple[Source, TorchVersion | None]:
-    """Return an answer as a source, with its version of torch; None if the version is not a version of torch.
+    """Return an answer as a source, and the version of torch; None if the answer's version is not one of torch.
 
     Raises:
         PipeschedError: PS853 if the rows are neither an order nor a torch CSV.

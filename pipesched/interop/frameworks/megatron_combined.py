@@ -133,7 +133,7 @@ def _plan(core: Core, rank: Rank, passes: Passes, config: Theirs, layers: Callab
             return entered
 
         def _begun(self) -> Token:
-            """Make the output of the stage; its input existed before the pass."""
+            """Make the output of the stage, whose input existed before the pass."""
             made = Token(self.label)
             rank.made(made)
             return made

@@ -130,8 +130,8 @@ class Request:
 
 @dataclass(eq=False)
 class Rank:
-    """torch.distributed for one rank; it records calls. under_way: the posts that no wait has completed. issued: the
-    parts that the rank's first combined pass launches, in order.
+    """torch.distributed for one rank, with a record of its calls. under_way: the posts that no wait has completed.
+    issued: the parts that the rank's first combined pass launches, in order.
     """
 
     folder: str

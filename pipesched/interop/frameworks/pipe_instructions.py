@@ -42,7 +42,7 @@ KNOWN = (*WORDS, LOAD, REDUCE, STEP, COMMIT, "ReduceTiedGrads")
 
 @dataclass
 class _One:
-    """An instruction of DeepSpeed. phase: 0 or 1, its chunk in DualPipeV. word: the index of its word in the row, or of
+    """An instruction of DeepSpeed. phase: 0 or 1, the chunk in DualPipeV. word: the index of its word in the row, or of
     the next word if the instruction has none.
     """
 

@@ -194,7 +194,7 @@ class At:
         return Module(self._recorded, stage, first, weights)
 
     def loss(self, output: object, *labels: object) -> object:
-        """Return the loss of an output; its backward runs the backward of the stage."""
+        """Return the loss of an output; the backward of the loss runs the backward of the stage."""
         return output
 
 

@@ -56,7 +56,7 @@ def _method(x: Setup) -> str:
 
 
 def files(x: Setup) -> Mapping[str, str]:
-    """Return the text of each file by its name: the JSON file and, if needed, the Python module."""
+    """Return the text of each file, by file name: the JSON file and, if needed, the Python module."""
     made: dict[str, object] = {
         "train_batch_size": x.x.batch,
         "train_micro_batch_size_per_gpu": x.x.microbatch,

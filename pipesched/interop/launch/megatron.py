@@ -52,7 +52,7 @@ RULES = (
 
 
 def files(x: Setup) -> Mapping[str, str]:
-    """Return the text of the script by its name."""
+    """Return the text of the script, by its file name."""
     lines = [" ".join([f"--{name}", *map(shlex.quote, values)]) for name, *values in _options(x)]
     ranks = f"torchrun --nproc_per_node {x.space.node} --nnodes {x.nodes} pretrain_gpt.py"
     head = [

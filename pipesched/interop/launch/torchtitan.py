@@ -125,7 +125,7 @@ RULES = (
 
 
 def files(x: Setup) -> Mapping[str, str]:
-    """Return the text of each file by its name: the TOML file, and the CSV if torch has no class for the order."""
+    """Return the text of each file, by file name: the TOML file, and the CSV if torch has no class for the order."""
     by_csv = x.choice.p > 1 and (x.order is not None or x.choice.schedule in _BY_CSV)
     made = {"plan.toml": "\n".join(_lines(x, by_csv=by_csv)) + "\n"}
     if by_csv:

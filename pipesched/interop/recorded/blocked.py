@@ -42,7 +42,7 @@ class Blocked:
 
     @cached_property
     def front(self) -> Mapping[int, list[int]]:
-        """For each rank with an open call, the first one, or several if they were posted together, as indices."""
+        """For each rank with an open call, the index of the first one, or of several that were posted together."""
         job, found = self.job, dict[int, list[int]]()
         for i in np.flatnonzero(~job.over.astype(np.bool_)).tolist():
             rank = int(job.member[i])

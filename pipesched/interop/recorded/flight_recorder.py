@@ -290,7 +290,7 @@ def _sizes(tensors: Sequence[tuple[str, tuple[int, ...] | None]], tables: _Table
 
 @lru_cache(maxsize=1024)
 def end_of(name: str) -> tuple[int, int, int]:
-    """Return 1 for a send or 0 for a receive, its rank, and its peer; `_BATCH` or `_NONE` for other entries."""
+    """Return 1 (send) or 0 (receive), the rank and the peer of a message; `_BATCH` or `_NONE` for other entries."""
     found = _PEERS.fullmatch(name)
     if found is None:
         return _BATCH if name.endswith(":coalesced") else _NONE

@@ -57,9 +57,9 @@ class Call:
 class Job:
     """The calls of all ranks with a record. ranks: their ranks in the job; start: the index of each rank's first call.
 
-    call: index into `calls`. way: COLLECTIVE, SEND or RECEIVE; peer: its rank in the job. group: index into `groups`.
-    number: torch's sequence number in the group; messages posted together share it. over: True if the call has
-    completed. record: the recorder's number of the entry. unread: for each rank whose record cannot be read, the
+    call: index into `calls`. way: COLLECTIVE, SEND or RECEIVE. peer: the peer's rank in the job. group: index into
+    `groups`. number: torch's sequence number in the group; messages posted together share it. over: True if the call
+    has completed. record: the recorder's number of the entry. unread: for each rank whose record cannot be read, the
     finding that gives the reason.
     """
 

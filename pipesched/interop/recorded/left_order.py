@@ -199,7 +199,7 @@ class Order:
         return f"up to that point it sent {sent} messages to rank {other} and received {taken} from it"
 
     def _by_meeting(self) -> Iterator[Left]:
-        """Yield, for each collective in the wait cycle, the ranks in the minority: those that called it, or did not."""
+        """Yield, for each collective in the wait cycle, the minority: the ranks that called it, or those that did not."""
         job, cycle = self.job, self.blocked.cycle()
         for rank in cycle:
             wait = self.blocked.waits[rank]
@@ -223,7 +223,7 @@ class Order:
             yield Left(rank, i, (), "no other rank makes these calls in this order")
 
     def _by_two(self) -> Iterator[Left]:
-        """Where only two ranks are in the same role and differ, yield the one whose call is rarer in the job."""
+        """For each role in which just two ranks differ, yield the rank whose call is rarer in the job."""
         for role in self._roles:
             if len(role) != 2:
                 continue

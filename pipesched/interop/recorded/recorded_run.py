@@ -72,8 +72,8 @@ class Recorded:
 
 @dataclass(frozen=True, eq=False)
 class _Sides:
-    """Messages, each on one side of a channel: its sends or its receives. key: the number of the side, -1 if the peer
-    is unknown. position: the number of earlier messages on that side.
+    """Messages, each on one side of a channel: the side of its sends or of its receives. key: the number of the side,
+    -1 if the peer is unknown. position: the number of earlier messages on that side.
     """
 
     index: Ints

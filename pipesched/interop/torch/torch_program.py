@@ -103,8 +103,8 @@ def _sharding(program: Program, version: TorchVersion) -> Iterator[Diagnostic]:
 
 
 def _wrong_pairs(key: Ints, event: Column) -> dict[int, tuple[int, int]]:
-    """Return, for each key, the first wrong pair of events, by the index of its second event; if that is the end of the
-    list, by the index of the last event.
+    """Return the first wrong pair of events of each key, under the index of the second event, or of the last event if
+    the pair contains the end of the list.
     """
     first = fresh(key)
     last = np.append(first[1:], True)

@@ -17,7 +17,7 @@ from pipesched.model.torch_versions import TorchVersion
 
 @dataclass(frozen=True)
 class Plan:
-    """The schedule of a configuration, as far as the settings determine it; None for what they do not determine.
+    """The schedule of a configuration. A field is None if the settings do not determine it.
 
     name: the trainer's name for the schedule. chunks: the stages per rank. microbatch_size: in samples. csv: the
     setting that names a file whose order replaces the schedule's. options: ``-D`` options for the trainer's own code,

@@ -22,7 +22,7 @@ _NEAR = 0.88  # none of the other 1,047 options of Megatron-LM is so similar to 
 
 @dataclass(frozen=True)
 class Kind:
-    """The kind of a value. what: its name for messages. holds: returns True if a value is of this kind. samples:
+    """The kind of a value. what: its name in messages. holds: returns True if a value is of this kind. samples:
     examples of its values.
     """
 

@@ -261,7 +261,7 @@ def _configuration(case: Case) -> str:
 
 
 def _with_registered(case: Case) -> Case:
-    """Return the case with the defaults of the configuration that it names; for an unknown one they are unknown."""
+    """Return the case with the defaults of its named configuration; those of an unknown configuration are unknown."""
     row = _REGISTERED.get(str(case.settings(_CONFIG).value))
     if row is None and _takes_configuration(case):
         open = Unset(f"set by {_configuration(case)}")
