@@ -199,7 +199,7 @@ class Order:
         return f"up to that point it sent {sent} messages to rank {other} and received {taken} from it"
 
     def _by_meeting(self) -> Iterator[Left]:
-        """Yield, for each collective in the wait cycle, the minority: the ranks that called it, or those that did not."""
+        """Yield, for each collective in the wait cycle, its minority: the ranks that called it or that did not."""
         job, cycle = self.job, self.blocked.cycle()
         for rank in cycle:
             wait = self.blocked.waits[rank]
