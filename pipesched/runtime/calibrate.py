@@ -178,7 +178,7 @@ def _missing(key: str, stages: Sequence[int]) -> str:
 
 
 def _instead(key: str, stage: int, values: Values) -> Fraction:
-    """Derive a cost that was not measured from measured costs."""
+    """Derive a missing cost from measured costs."""
     zero = Fraction(0)
     if key == "C":
         return zero

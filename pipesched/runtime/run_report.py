@@ -5,8 +5,8 @@
     peak        counted from tensors that autograd keeps  the prediction at release W
     time        of a step                         the makespan at the paced times of the compute operations
 
-The predicted time of a step assumes that messages take no time, since their time cannot be set. The measured excess
-consists of messages, dispatch and waiting for a core.
+The predicted time of a step assumes that messages take no time, since their time cannot be set. The excess over it is
+time for messages, dispatch, and waiting for a core.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _cost(value: object) -> Cost:
 @dataclass(frozen=True)
 class Rehearsal(Judged):
     """The result of a successful run. counted, peak: measured and predicted peaks, in microbatches through 1/p of the
-    model. versions: the largest number of weight versions by rank, if STEPs are inside the order. measured: the median
+    model. versions: each rank's largest number of weight versions, if STEPs are inside the order. measured: the median
     seconds of a step, or None. trace: Chrome's trace events of all instructions, if requested.
     """
 
@@ -125,7 +125,7 @@ class Rehearsal(Judged):
 
     @property
     def ok(self) -> bool:
-        """True if every gradient, or every output, is right."""
+        """True if every gradient, or every output, is within the tolerance."""
         return self.error <= TOLERANCE
 
     @property

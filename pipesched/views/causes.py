@@ -124,7 +124,7 @@ class Gaps(Record):
     """Every interval in which a rank idles, sorted by rank and then by time.
 
     begin, end: times in ticks. before: the operation that ends the gap, -1 if the rank has run its last one. first:
-    whether the rank has run no operation before it. message: ticks during which the awaited input is in transit.
+    whether the rank has run no operation before the gap. message: ticks during which the awaited input is in transit.
     """
 
     rank: Ints

@@ -60,7 +60,7 @@ def dag(chart: Chart, how: Request) -> str | bytes:
 
 
 def csv(chart: Chart, how: Request) -> str:
-    """Write one line per operation."""
+    """Write the table, with one line per operation."""
     from pipesched.views import spreadsheet
 
     return spreadsheet.csv(chart)

@@ -43,7 +43,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Parts:
-    """A graph as plain data. nodes: attributes by name, sorted by rank and step. edges: source, target, kind, data."""
+    """A graph as plain data. nodes: attributes by name, sorted by rank and step. edges: source, target, kind,
+    attributes.
+    """
 
     about: dict[str, object]
     nodes: dict[str, dict[str, object]]
@@ -241,7 +243,7 @@ def _stops(made: graphviz.Digraph, chart: Chart) -> None:
 
 
 def _critical(chart: Chart) -> set[tuple[int, int]]:
-    """Return the edges of the critical path between slots, and an edge from each slot to itself, for pairs."""
+    """Return the critical path as (slot, slot) edges; each slot also has an edge to itself, for overlap pairs."""
     joined = chart.schedule.joined
     path = [index - int(joined[index]) for index in critical_path(chart.times, causes_of(chart))]
     return {*itertools.pairwise(path), *((index, index) for index in path)}

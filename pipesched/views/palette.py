@@ -33,7 +33,7 @@ class Style:
     kinds in this style's legend, by letter. lighten: how far the last chunk's colour is shifted to white, from 0 to 1.
 
     numbers: labels show the microbatch only, without a letter. first: the number shown for the first rank and
-    microbatch. idle: the colour of idle time, None for the background's. font: the font of all text. row: the word for
+    microbatch. idle: the colour of idle time; None shows the background. font: the font of all text. row: the word for
     a rank. cost: formats the times as text.
     """
 

@@ -2,7 +2,7 @@
 
 bubble |  x gpipe                  a series has a shape, a colour (shapes alone are also distinct),
 ratio  |                           and a line through its points in the given order
-       |        o 1f1b             left and below is better: the Pareto-optimal points can be joined
+       |        o 1f1b             smaller is better: the Pareto-optimal points can be joined
        +-----------------
          peak memory
 
@@ -158,7 +158,7 @@ def front(points: Sequence[Point]) -> list[Point]:
 
 
 def axis(values: Sequence[Fraction], begin: int, end: int) -> Axis:
-    """Return an axis from 0, or below, to a round number at or above the largest value: 4 to 8 steps of 1, 2 or 5."""
+    """Return an axis from 0, or below, to a round number at or above the largest value, in steps of 1, 2 or 5."""
     high, low = max([*values, Fraction(0)]), min([*values, Fraction(0)])
     spread = (high - low) or Fraction(1)
     power = Fraction(10) ** floor(log10(float(spread / 5)))

@@ -4,10 +4,10 @@
     0,1,F,0,0,0,1,,1
     1,1,F,1,0,1,2,F0.0,1
 
-step counts from 1, and both parts of an overlap pair have its start and its end; second: whether it is the second part.
-Times are exact: 3, 5.5 or 16/3; empty if an operation never runs. needs: the operations that produce its inputs, the
-nearest first, separated by spaces. held: activations that the rank holds after it (for an F, from its start on), in
-microbatches through 1/p of the model.
+step counts from 1. Both parts of an overlap pair have the pair's start and end; second: whether an operation is the
+second part. Times are exact: 3, 5.5 or 16/3; empty if an operation never runs. needs: the operations that produce the
+row's inputs, the nearest first, separated by spaces. held: the activations that the rank holds after the operation (for
+an F, from its start on), in microbatches through 1/p of the model.
 """
 
 from __future__ import annotations

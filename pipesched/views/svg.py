@@ -91,7 +91,7 @@ def note(words: str) -> str:
 
 
 class _Page:
-    """The document from top to bottom."""
+    """Lays out the document of a figure, from top to bottom."""
 
     def __init__(self, chart: Chart, how: Svg) -> None:
         self.chart, self.how, self.style = chart, how, palette.style(how.style)

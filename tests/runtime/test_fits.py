@@ -96,7 +96,7 @@ def test_backwards_that_are_whole_are_split_as_others_are(tmp_path: Path, capsys
         "W": [10, 10],
         "B": [40, 40],
     }
-    assert "stage 0 never ran I alone: I / B is assumed to be the same as on other stages" in made["notes"]
+    assert "stage 0 never ran I alone: I is assumed to be the same part of B as elsewhere" in made["notes"]
     assert "stage 1 never ran a full backward, so B is I + W there" in made["notes"]
 
 

@@ -44,7 +44,7 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """The first operation of a rank that starts late by more than the allowance. planned, ran: its starts, in units."""
+    """A rank's first operation that starts late by more than the allowance. planned, ran: its start, in units."""
 
     rank: int
     operation: Compute

@@ -102,7 +102,7 @@ def _records(source: Source, number: int) -> tuple[list[Record], bool]:
 
 
 class _Unusable(Exception):
-    """Raised for an operation in a trace that cannot be read."""
+    """Raised if an operation in a trace cannot be read."""
 
 
 def _json(source: Source) -> object:

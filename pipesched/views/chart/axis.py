@@ -1,4 +1,4 @@
-"""Time as columns of characters.
+"""Maps time to columns of characters.
 
     exact     k columns per unit of time, if they fit: nothing is rounded
     scaled    otherwise, a round number of units per column: 1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8 times a power of ten

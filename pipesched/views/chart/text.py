@@ -1,4 +1,4 @@
-"""A chart in characters: ranks down, time across.
+"""Draws a chart in characters: a row for each rank, with time from left to right.
 
              0    5    10   15                           the time
     rank 0   F0F1F2F3· · · B0  F4B1  ...                 a slot, its idle time as dots
