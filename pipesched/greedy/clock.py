@@ -178,7 +178,7 @@ class Clock:
             f"{len(left)} of {len(self.emitters)} ranks have operations left, but no line can run"
         )
         more = (f"and {len(labels) - _SHOWN} more lines",) if len(labels) > _SHOWN else ()
-        help = "relax a condition, for example let the rank hold more, or add a line that can run"
+        help = "relax a condition (for example, let the rank hold more), or add a line that can run"
         return fail(Code.GREEDY, message, *labels[:_SHOWN], help=help, notes=more)
 
     def _reasons(self, emitter: Emitter) -> Iterator[Label]:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 _LEFT = 500_000  # steps left after an interrupt
 _STARTING, _ANSWER, _PRINTING, _FRAME = 800_000, 100_000, 30, 2
-"""Steps for startup; steps to build an answer: at least, for each operation, and for each operation and frame (span).
+"""Steps for startup; least steps to build an answer, steps per operation, and per operation and frame (for the span).
 """
 _FILE, _READING = 15_000, 3  # steps to read a schedule of the library, and for each of its operations
 _LIBRARY = 2 * SECOND  # steps for the library, even with a shorter limit

@@ -69,7 +69,7 @@ OPTIMIZE = (
     Option("seed", whole, "Seed of random choices.", "N", 0),
     Option("portfolio", flag, "Start without known schedules and heuristics.", None, True, ("--no-portfolio",)),
     Option("certify", flag, "Spend up to another minute on proving an engine's refutation.", default=False),
-    Option("confirm", flag, "Also decide with Z3, even if it takes long.", default=False),
+    Option("confirm", flag, "Also check the optimum with Z3, even if that takes long.", default=False),
     Option("proof", text, "Write the proof to PATH.cnf and PATH.lrat, for other checkers.", "PATH"),
     Option("require_proof", flag, "Exit with status 3 unless the schedule is proved optimal.", terminal=True),
     Option("plot", text, "Plot the bubble over a range of caps.", "OUT.svg", terminal=True),
@@ -182,7 +182,7 @@ def _json(given: Given) -> bool:
 
 
 def _output(given: Given, *, ranged: bool) -> AbstractContextManager[Output]:
-    """Return the output for results; for a range of caps, the file extension of -o can determine its format."""
+    """Return the output for results; for a range of caps, the file extension of -o can determine the format."""
     if ranged:
         return flags.output_of(given, TEXTS)
     form = "json" if _json(given) else given["format"]
@@ -190,7 +190,7 @@ def _output(given: Given, *, ranged: bool) -> AbstractContextManager[Output]:
 
 
 def _sizes(given: Given) -> dict[str, Value]:
-    """Return the value of each parameter; raise PipeschedError, PS225, if one has several values."""
+    """Return the value of each parameter; raise PipeschedError, PS225, if a parameter has several values."""
     parameters = {name: given[name] for name in ("p", "v", "m") if given[name] is not None}
     return {**parameters, **one("optimize", flags.grid({**given, **dict.fromkeys(parameters)}))}
 

@@ -31,7 +31,7 @@ RANKED, LISTED = 200, 3_000
 
 @dataclass(frozen=True)
 class Excluded:
-    """by: the number of alternatives that each argument excludes; open: the bound and split of each remaining one."""
+    """by: the number of alternatives that each kind of proof excludes; open: bound and split of each remaining one."""
 
     by: Mapping[str, int]
     open: Sequence[tuple[Fraction, Choice]]

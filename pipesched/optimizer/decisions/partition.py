@@ -157,7 +157,7 @@ class Partition:
         return self.message if isinstance(self.message, tuple) else (_scalar(self.message),) * self.stages
 
     def _table(self, counts: Ints, key: str, scale: int) -> Ints:
-        """Return the cost `key` of each stage in `counts`, in units of 1 / scale; shape (splits, stages)."""
+        """Return the cost `key` of each stage for splits `counts`, in units of 1 / scale; shape (splits, stages)."""
         made = counts * int(self.layer.get(key, Fraction(0)) * scale)
         for s, load in ((0, self.first), (self.stages - 1, self.last)):
             if s < counts.shape[1]:

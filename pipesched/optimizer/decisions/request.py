@@ -1,4 +1,4 @@
-"""The answer to a request with a decision: the best alternative, its order, and the proof that none is better."""
+"""The answer to a request with a decision: the best alternative, its order, and the proof that no other is better."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def in_own_order(request: Request, loaded: Loaded, meter: Meter) -> Optimum:
 def _library(
     schedule: Schedule, sizes: Mapping[str, Value], instance: Instance, arcs: Arcs, meter: Meter
 ) -> Iterator[tuple[str, Orders]]:
-    """Yield the library's orders of the same operations; under a cap, this includes orders designed for a cap."""
+    """Yield the library's orders of the same operations; under a cap, these include orders designed for a cap."""
     placement = schedule.placement
 
     def same(other: Placement) -> bool:

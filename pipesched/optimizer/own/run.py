@@ -113,7 +113,7 @@ class Slots:
         for x, rank in enumerate(self.rank):
             cap = self.cap[rank]
             if cap is not None and self.needs[x] > cap:
-                return f"a slot holds {shown(self.needs[x] * self.part)}, over the cap of rank {rank}"
+                return f"an operation holds {shown(self.needs[x] * self.part)}, over the cap of rank {rank}"
         return ""
 
     def source(self, node: int) -> int:

@@ -28,7 +28,7 @@ from pipesched.schedule_analysis import Analysis
 
 
 class FaultError(Exception):
-    """A certificate is wrong. `finding`: the diagnostic that reports it."""
+    """Raised if a certificate is wrong. `finding`: the diagnostic that reports it."""
 
     def __init__(self, code: AnyCode, message: str) -> None:
         super().__init__(message)

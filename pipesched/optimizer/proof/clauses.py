@@ -149,7 +149,7 @@ class Clauses(Numbered):
             self.of_rank.append(range(first, self.count + 1))
 
     def _bases(self) -> dict[Line, list[int]]:
-        """Return, for each operation, the offset of its variables: the variable for a t in its window is offset + t."""
+        """Return, for each operation, the offset of its variables: the variable for t in its window is offset + t."""
         made: dict[Line, list[int]] = {}
         for line in self.windows.order:
             made[line] = []

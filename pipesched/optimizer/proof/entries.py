@@ -36,7 +36,7 @@ _MEMORY = 200_000_000
 
 
 class Unreadable(Exception):
-    """An entry is missing, or has the wrong type or value."""
+    """Raised if an entry is missing, or has the wrong type or value."""
 
 
 class Entries:

@@ -71,7 +71,7 @@ class Problem:
 
     @property
     def tick(self) -> int:
-        """A common divisor of all objectives, in ticks, since schedules start operations as early as possible."""
+        """A common divisor, in ticks, of all times in schedules that start operations as early as possible."""
         return gcd(*self.work.values(), *(message for _, _, _, message in self.arcs)) or 1
 
     def heads(self, frame: int | None) -> Times:

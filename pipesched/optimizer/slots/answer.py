@@ -149,7 +149,7 @@ class Search:
         return self.refuted is not None and self.refuted[0] >= self._serial()
 
     def _shortened(self, enough: float) -> bool:
-        """Look for a shorter order that differs from the best one in a time window; return True if one is found.
+        """Look for a shorter order that differs from the best one only in a time window; return True if one is found.
 
         enough: the number of spent steps at which to give up.
         """

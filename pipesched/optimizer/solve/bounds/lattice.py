@@ -100,11 +100,8 @@ def alone(merged: Merged, rank: int) -> Rank:
 def between(rank: Rank, low: Ints, high: Ints) -> tuple[Ints, Ints] | None:
     """Return the (earliest, latest) starts at which this rank can do its work; None if it cannot do its work.
 
-    With more than MOST states, low and high are returned unchanged.
-
-    Args: rank: the result of `alone`.
-        low: the earliest start by heads, for every operation of the problem.
-        high: the latest start by tails, likewise.
+    With more than MOST states, low and high are returned unchanged. rank: the result of `alone`. low, high: for every
+    operation of the problem, the earliest start by heads and the latest start by tails.
     """
     steps = forward(rank, low, high)
     if steps is None:

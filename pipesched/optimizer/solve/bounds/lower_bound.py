@@ -113,7 +113,7 @@ def cost(problem: Problem) -> int:
 
 
 def lower_bound(problem: Problem) -> Bound:
-    """Return the best bound of all ranks and kinds; among equals, the simplest, then the one with the most work."""
+    """Return the best bound of all ranks and kinds; among equal bounds, the simplest, then that with most work."""
     best = Bound(0, "nothing to do", "path", 0, Busy(0, 0, 0), 0)
     for rank in range(problem.ranks):
         for bound in rank_bounds(problem, rank):
