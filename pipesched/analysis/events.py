@@ -108,7 +108,7 @@ class Events:
         self._meet(self.head[blocking], np.flatnonzero(blocking))
 
     def _wait(self, entry: Column, other: Column, late: Column | None = None) -> None:
-        """Add entries that wait for other entries."""
+        """Record that entries wait for other entries, with delays if `late` is given."""
         self._waits.append((entry, other, np.broadcast_to(np.int8(0), len(entry)) if late is None else late))
 
     def _meet(self, entry: Column, at: Ints) -> None:

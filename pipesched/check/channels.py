@@ -60,7 +60,7 @@ def matched(program: Program, pairing: Pairing) -> bool:
 _RESULTS = 2 * len(Result)
 _RESULT = np.array([(op.kind.result or 0) + len(Result) * op.kind.shape for op in Op], dtype=np.int16)
 _OF_KIND = np.array([_RESULTS * (op.receive * op.kind.of + 1) for op in Op], dtype=np.int16) + _RESULT
-"""By kind of message: a term for the result (or the result's shape) plus a term for the producer."""
+"""For each kind of message, a number for its result (or the shape of the result) and its producer."""
 
 
 def message_of(program: Program, index: Ints) -> Ints:
@@ -80,7 +80,7 @@ def message_of(program: Program, index: Ints) -> Ints:
 
 
 def _name(program: Program, index: int) -> str:
-    """Return the name of a message, including the stage that reads it if that is not the neighbour."""
+    """Return the name of a message, including the stage that reads it if that stage is not a neighbour."""
     x = program[index]
     reader = f" for stage {x.stage if x.op.receive else x.other}" if program.other is not None and x.other >= 0 else ""
     what = "shape of the " * x.op.kind.shape + x.op.result.words

@@ -88,7 +88,7 @@ def _why(op: Compute, producer: Compute) -> str:
         return f"{op.op.name} uses the {op.op.result.words}s that {producer.op.name} stores"
     if op.stage == producer.stage and op.op.kind.own in producer.op.kind.makes:
         return "a backward uses the activations of its forward"
-    return "both stages are on this rank, which passes the value in list order and cannot wait for it"
+    return "both stages are on this rank, which runs its list in order and cannot wait for a later result"
 
 
 def _overlaps(schedule: Schedule) -> Iterator[Diagnostic]:

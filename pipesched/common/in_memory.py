@@ -49,7 +49,7 @@ _WORD = re.compile(rf"{KIND}\d|[a-z]+:|\(( |$)|step\b|rank\b")
 
 
 def _rows(order: object) -> object:
-    """Return the rows of a torch schedule, of a table, or of a mapping by rank; other values unchanged."""
+    """Return the rows of a torch schedule, of a table, or of a mapping by rank; return other values unchanged."""
     if hasattr(order, "pipeline_order"):
         order = getattr(order, "pipeline_order_with_comms", None) or order.pipeline_order
     if isinstance(order, Frame):

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 class Listing(Row):
     """A list that `list` prints after the schedules. key: its JSON key. entries: returns the entries as JSON objects
-    with a `name`. lines: returns them as text. source: returns the file of the entry with a name, or None.
+    with a `name`. lines: returns them as text. source: returns the file of the entry with the given name, or None.
     """
 
     key: str

@@ -40,7 +40,7 @@ class Grammar(NamedTuple):
     def read(self, text: str, build: object) -> Any:
         """Parse text and return the builder's value, or the first misplaced token if the text does not parse.
 
-        Neither this function nor the builder recurses, so a deeply nested file needs no stack.
+        Neither this function nor the builder recurses, so a deeply nested file cannot overflow the stack.
         """
         ends = [(len(rule.symbols), rule.origin, _maker(rule, build)) for rule in self.rules]
         states: list[int] = [0]

@@ -107,7 +107,7 @@ class Statements:
         parts: Sequence[ast.Expression | None],
         scope: Scope,
     ) -> tuple[list[python.stmt], int]:
-        """Return the call of an emission function with a site and the given parts, and its cost."""
+        """Return the call of an emission function with a site and the given parts, and the cost of the call."""
         named = isinstance(node, ast.Operation) and node.microbatch is not None
         letter = node.op if isinstance(node, ast.Operation) else "W" if name == "drain" else "STEP"
         site = self._site(letter, node, named=named)

@@ -8,8 +8,8 @@ the first i letters; they end in a letter or a repeat:
     best[i] = min( best[i-1] + letter,   best[j] + loop + cost(u)   over all j, u, k >= 2 with word[j:i] = u^k )
 
 For repeats with period q that end at i, it suffices to remember the best beginning for those that end at i - q. Bodies
-are folded by the same rule. This is exact if all periods are tried; for long words only short ones are tried, and the
-result is folded again with its repeats as letters.
+are folded by the same rule. This is exact if all periods are tried; for long words only short periods are tried, and
+the result is folded again with its repeats as letters.
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ def _runs(rows: list[tuple[int, ...]]) -> Iterator[tuple[str, str]]:
 
 
 def _step(rows: list[tuple[int, ...]], at: int) -> tuple[int, ...]:
-    """Return the difference between a row and the previous row, if it is at most 1 everywhere."""
+    """Return the difference between a row and the previous row, if no number differs by more than 1."""
     if at == len(rows) or len(rows[at]) != len(rows[at - 1]):
         return ()
     step = tuple(x - before for x, before in zip(rows[at], rows[at - 1], strict=True))

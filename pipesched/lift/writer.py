@@ -271,7 +271,7 @@ class _Printer:
         return [*self._lines(nodes[:kept], depth), *drain]
 
     def _drained(self, shared: Shared, nodes: Tree) -> int:
-        """Return the index of the first of the final W, if there are several and no other is pending; otherwise the
+        """Return the index of the first of the W at the end, if there are several and no other W is pending; else the
         end.
         """
         kept = len(nodes)
@@ -342,7 +342,7 @@ def _letters_of(loop: Loop) -> set[int]:
 
 
 def _flat(tree: Tree) -> Tree:
-    """Expand loops that run at most once on every rank, or that are not shorter than their letters."""
+    """Expand loops that run at most once on every rank, or that are not shorter than what they expand to."""
     nodes: list[Node] = []
     for x in tree:
         if isinstance(x, Loop):

@@ -449,7 +449,7 @@ def _require_positive(key: str, rule: Rule, known: Mapping[str, Cost]) -> None:
         places = [f" on stage {stage}" if isinstance(cost, tuple) else "" for stage in stages]
     if places:
         message = f"cost {key} is not given, and {rule.text} is negative{places[0]}"
-        raise fail(Code.COSTS, message, help=f"give {key} too, or a B that is at least as large as its part")
+        raise fail(Code.COSTS, message, help=f"give {key} too, or a B that is at least as large as each of its parts")
 
 
 def _check_key(key: str, given: Mapping[str, Cost]) -> None:

@@ -184,7 +184,8 @@ BACKWARDS: Final = tuple(op for op in COMPUTES if op.backward)
 MAKERS: Final = {result: tuple(op for op in COMPUTES if result in op.kind.makes) for result in Result}
 """The kinds that make a result."""
 OLDEST: Final = {op: MAKERS[op.result][0] for op in COMPUTES if op.kind.of == SAME}
-"""The kinds that follow another kind: they take the microbatch of its oldest operation without one of this kind."""
+"""The kinds that follow another kind: each takes the microbatch of the oldest I (W), F (R, O) or O (L) that lacks
+it."""
 RESTORES: Final = tuple(op for op in OLDEST if op.takes)
 """The kinds in `OLDEST` that restore values for a backward; they run the last slice of a sequence first."""
 HOLDING: Final = tuple(op for op in COMPUTES if op.kind.holds)

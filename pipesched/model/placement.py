@@ -118,8 +118,8 @@ class Placement(Record):
         return f"stage {stage} reads {' and '.join(named)}"
 
     def neighbours(self, of: int) -> tuple[Ints, Ints, Ints]:
-        """Return the stages from which each stage takes a result: the nearest one, -1 if there is none; the others, of
-        all stages in turn; and the index where each stage's others begin, shape (stages + 1,).
+        """Return the stages from which each stage takes a result: the nearest one (-1 for none); the others of all
+        stages, stage by stage; and the index at which each stage's others begin, shape (stages + 1,).
 
         of: BEFORE for the stages that a stage reads, SAME for the stage itself, BEHIND for those that read it.
         """

@@ -201,7 +201,7 @@ def values(question: Question) -> dict[str, int]:
 
 
 def domain_of(question: Question) -> str:
-    """Describe the sizes of a question. Parameters that do not vary have their values in the file."""
+    """Describe the sizes of a question. A parameter whose default is a formula is stated as `name == formula`."""
     known = {*question.model.varying, *question.given, *values(question)}
     own = [x for x in question.file.parameters if x.default is not None and x.name.id not in known]
     also = [f"{x.name.id} == {x.default.span.text}" for x in own if x.default is not None]

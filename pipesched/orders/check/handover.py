@@ -3,7 +3,7 @@
     RECV_F before its F, RECV_B before its I or B, unless the producer is on the same rank               PS308
     SEND_F after its F, SEND_B after its I or B                                                          PS309
 
-torch's runtime fails an assertion on one rank if either is violated, while the other ranks wait until a timeout.
+If either rule is violated, torch's runtime fails an assertion on one rank, and the other ranks wait for a timeout.
 """
 
 from __future__ import annotations

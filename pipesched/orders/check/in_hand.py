@@ -4,9 +4,9 @@
     rank 1    RECV_F0 RECV_F1 RECV_F2 …  F0 B0  F1 B1  F2 B2        all m activations arrive before the first is used
 
 The lowering of the same order sends a value when it is made and receives it when it is sent, so it shows how many
-messages have to wait. Two excesses are allowed. Of messages received but not yet used, torch's lowering, which visits
-the ranks in turn without a clock, holds up to ranks - 1 more than ours (measured on its schedule classes, 2 to 8
-ranks). Of messages made but not yet sent, an overlap pair makes two at once.
+messages have to wait. Two excesses are allowed: torch's lowering, which visits the ranks in turn without a clock, holds
+up to ranks - 1 more received messages than ours (measured on its schedule classes, 2 to 8 ranks), and an overlap pair
+makes two messages at once.
 """
 
 from __future__ import annotations
