@@ -74,8 +74,8 @@ def _torchtitan(placement: Placement, name: str, path: str) -> list[str]:
     ]
     if name == "PipelineScheduleMulti":
         lines.append(
-            f"both: set parallelism.pipeline_parallel_layers_per_stage so that the model has {placement.stages} "
-            f"stages, {each} per rank" + ("; this may be omitted" if each == 2 else "")
+            f"for both releases, set parallelism.pipeline_parallel_layers_per_stage so that the model has "
+            f"{placement.stages} stages, {each} per rank" + ("; this may be omitted" if each == 2 else "")
         )
     return lines
 
