@@ -95,7 +95,7 @@ class Clock:
         return []
 
     def _wake(self, rank: int) -> None:
-        """Start what the rank can start now: the next slot of its list, or the first of its lines that can run."""
+        """Start what the rank can start now: the next slot of its list, or the first line of its block that can run."""
         emitter, first = self.emitters[rank], self.done[rank]
         if first == len(emitter.sites):
             line = next((line for line in emitter.rules if self._can(emitter, line)), None)

@@ -139,7 +139,7 @@ def room(
 
 
 def _until_w(release: Release, stages: Sequence[activations.StageBytes]) -> Release:
-    """Return the release rule in which I takes the largest share that any stage stores for W."""
+    """Return the release rule in which I takes the largest share of an activation that any stage stores for W."""
     most = max(_up(Fraction(ceil(one.stored), ceil(one.saved))) for one in stages if one.saved)
     return Release.parse(f"I=-{most},W={1 + most}") if most else release
 

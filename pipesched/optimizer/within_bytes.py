@@ -1,4 +1,4 @@
-"""Finds answers within a cap in bytes: optimizes under a cap on activations, counts the bytes, repeats if too many."""
+"""Finds answers within a cap in bytes: optimizes under a cap on activations, and repeats if it takes too many bytes."""
 
 from __future__ import annotations
 

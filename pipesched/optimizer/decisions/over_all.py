@@ -2,8 +2,8 @@
 
 The alternatives are listed anew from the numbers in the answer. Each of them, except the chosen one, must be excluded:
 by the work of a rank between a head and a tail (`work`), by meetings of microbatches (`meetings`), by a single rank
-(`ranks`), or by a proof in the answer (`lrat`). An alternative that is not excluded lowers the bound to its own bound.
-The optimizer is not consulted.
+(`ranks`), or by a proof in the answer (`lrat`). If an alternative is not excluded, the bound is at most the
+alternative's own bound. The optimizer is not consulted.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class Partition:
         return list(dict.fromkeys(made))
 
     def _least_largest(self, *, reverse: bool) -> Choice:
-        """Return the split that gives each layer to the stage that stays smallest; reverse: the last wins ties."""
+        """Return the split that gives each layer to the stage that stays smallest; reverse: ties go to the last."""
         counts = [1] * self.stages
         ends = {0: self._work(self.first), self.stages - 1: self._work(self.last)}
         one = self._work(self.layer)

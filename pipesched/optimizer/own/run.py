@@ -1,6 +1,6 @@
 """Orders of a schedule's own slots: the time of an order, and the slots that a rank can run next under its cap.
 
-slot       an operation or a pair; takes memory at its start, and changes it at its end
+slot       an operation or a pair; takes memory at its start, and takes or frees memory at its end
 order      the slots of each rank in sequence; each slot starts as early as possible, as in `analysis.timeline`
 copies     O and L begin copies on the two engines of their rank, in the order of that rank
 """

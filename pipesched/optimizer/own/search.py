@@ -108,7 +108,7 @@ class Listing:
 @dataclass(eq=False)
 class Search:
     """The search. bound: a lower bound on the objective of every order; given: the objective of the given order, None
-    if it exceeds the caps; impossible: the reason why no order is within the caps, empty if none is known.
+    if it exceeds the caps; impossible: the reason why no order is within the caps, empty if unknown.
     """
 
     slots: Slots

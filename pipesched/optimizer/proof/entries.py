@@ -5,9 +5,9 @@
      "bound": {"rank": 0, "head": 0, "work": 48, "tail": 7, "value": 55}}
 
     bound      the work of a rank's operations between a head and a tail (`work`), or null; for the span also the
-               frame: the rank from whose first start the head is counted, and to whose last end the tail is
+               frame: the rank from whose first start the head is counted, and to whose last end the tail is counted
     refuted    null, or {"value": 54, "engine": "cadical", "ranks": [7], "terms": {…}}; engine: the name of the engine,
-               or `ranks` for dynamic programming over counts (`ranks`); ranks: null for all together;
+               or `ranks` for dynamic programming over counts (`ranks`); ranks: null for all ranks together;
                terms: as `verdict.Terms.to_json`; grid: the time to whose multiples all costs were rounded down, if they
                were; proof: if one was made, {"lrat": text of LRAT, packed by xz, in base64}
     every      null, or the data that extend the schedule to every m (`every`):

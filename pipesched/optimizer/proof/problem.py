@@ -161,7 +161,7 @@ def floored(problem: Problem, grid: int) -> Problem:
     """Round durations and message times down to multiples of `grid` ticks, which become the unit.
 
     The starts of every schedule also form a schedule of the rounded problem, with an objective that is no larger: no
-    operation ends later, so no memory is freed later. So a bound for it, in ticks, also bounds the original.
+    operation ends later, so no memory is freed later. So its bounds, in ticks, bound the original too.
 
     Raises:
         ValueError: the end of an operation takes memory, or `grid` is below 1.

@@ -6,8 +6,8 @@
 
                       T[counts] = the earliest time at which these counts are done, over all orders within the cap
 
-                  Every step starts within its time window, early enough for the remaining work. Then, backward from the
-                  end, the latest time to reach counts; starts that occur in no order that ends by C are removed.
+                  Every step starts within its time window, early enough for the remaining work. The latest times follow
+                  likewise, backward from the end; starts that occur in no order that ends by C are removed.
     round         every rank, then the paths again: a later start on one rank makes starts on its neighbours later
     first         one pass in which the F of a rank are one line if they are alike, and so are its I, its B and its W
 

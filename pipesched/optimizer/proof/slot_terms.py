@@ -1,6 +1,6 @@
 """The terms of an optimization of slots, in ticks: kinds of slots, stages, memory and messages; and bounds by sums.
 
-A slot is F, I, W, B, R, or a pair F+B. `slots` writes the clauses that every schedule of them satisfies.
+A slot is F, I, W, B, R, or a pair F+B. `slots` writes the clauses that every schedule under these terms satisfies.
 """
 
 from __future__ import annotations

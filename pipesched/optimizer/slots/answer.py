@@ -145,7 +145,7 @@ class Search:
 
     @property
     def impossible(self) -> bool:
-        """True if no order is within the caps: even a makespan as long as the serial order is refuted."""
+        """True if no order is within the caps: even the makespan of the serial order is refuted."""
         return self.refuted is not None and self.refuted[0] >= self._serial()
 
     def _shortened(self, enough: float) -> bool:

@@ -2,7 +2,7 @@
 
 A rank of 1F1B begins with w F, as many as its cap and the previous rank allow, then repeats F, R, I, W:
 
-    held before an R    w K + M        if its stage runs again
+    held before an R    w K + M        if its F run again
     held after an F     (w + 1) M      if not
 """
 

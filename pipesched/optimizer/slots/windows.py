@@ -30,7 +30,7 @@ Slots: TypeAlias = Mapping[tuple[int, int], Slot]
 
 @dataclass
 class Window:
-    """Clauses, and more clauses that only the orders in a window satisfy."""
+    """Clauses, with added clauses that restrict the orders to a window."""
 
     clauses: SlotClauses
     more: list[list[int]]

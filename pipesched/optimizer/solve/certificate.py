@@ -1,7 +1,7 @@
 """The certificate of a schedule, as JSON that `optimizer.proof` derives anew; `optimizer.proof.entries` lists its
 entries.
 
-A bound is stated by a head and a tail of a rank. A refutation states which engine refuted which objective under which
+A bound is stated as a head and a tail for a rank. A refutation states which engine refuted which objective under which
 terms; the checker repeats a refutation by `ranks`, and follows a proof step by step. The checker adds the verdict.
 """
 

@@ -44,7 +44,7 @@ def encode(
     repeat: Repeat | None = None,
     span: int | None = None,
 ) -> Encoding:
-    """Encode the schedules within low .. high: their starts are exactly the models of the clauses.
+    """Encode the schedules within low .. high: the models of the clauses are exactly their starts.
 
     Args:
         problem: every F has a duration above 0.

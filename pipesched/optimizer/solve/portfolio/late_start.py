@@ -26,8 +26,8 @@ WORK = 2_000_000  # most operations that are run
 def late(problem: Problem, orders: Orders, start: Ints | None = None) -> tuple[Orders, int]:
     """Return (orders with the same sequences in the same positions and no larger span, number of orders that were run).
 
-    start: the starts of a schedule in which ranks begin late, which determine the first microbatch of each rank; None
-    to begin with microbatch 0 everywhere. This choice is then improved rank by rank.
+    start: starts with which ranks begin late; they determine the first microbatch of each rank; None to begin with
+    microbatch 0 everywhere. This choice is then improved rank by rank.
     """
     entries = [r for r, order in enumerate(orders) if len(order) and problem.stage[problem.sequence[order[0]]] > 0]
     if problem.objective != "span" or problem.placement.routes > 1 or not entries:

@@ -255,7 +255,7 @@ class Search:
         return was
 
     def _earlier(self, segment: list[int]) -> list[int] | None:
-        """Move the last operation of a segment up, after its ancestors; return None if an ancestor is on its rank."""
+        """Move a segment's last operation earlier, after its ancestors; return None if an ancestor is on its rank."""
         x = segment[-1]
         rank, needed, ahead, others = self.rank[x], {self.needs[x]}, [x], list[int]()
         for y in reversed(segment[:-1]):
@@ -270,7 +270,7 @@ class Search:
         return [*reversed(ahead), *reversed(others)]
 
     def _later(self, segment: list[int], follower: int) -> list[int] | None:
-        """Return a segment of the turn with its first operation moved down, before its descendants; None if a
+        """Return a segment of the turn with its first operation moved later, before its descendants; None if a
         descendant is on its rank. follower: the operation right after it on its rank.
         """
         x = segment[0]

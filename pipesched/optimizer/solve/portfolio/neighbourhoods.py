@@ -66,8 +66,8 @@ def neighbourhoods(pool: Pool, seed: int = 0) -> Iterator[Candidate]:
 
 @dataclass(frozen=True)
 class _Window:
-    """A window. ranks: for each rank, its operations in the window, in order; head, tail: of each of these operations;
-    held: the memory that each rank holds when the window begins.
+    """A window. ranks: for each rank, its operations in the window, in order; head, tail: the head and tail of each of
+    these operations; held: the memory that each rank holds when the window begins.
     """
 
     ranks: list[list[int]]

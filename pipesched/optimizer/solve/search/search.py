@@ -171,7 +171,7 @@ def _offer(state: State, name: str, orders: Orders, progress: Progress) -> None:
 
 
 def _variables(state: State) -> int:
-    """Return the number of variables in an encoding for the best schedule; 0 if there is none or it is optimal."""
+    """Return the number of variables in an encoding for the best schedule; 0 if none is known or it is optimal."""
     if state.value is None or state.proved:
         return 0
     low, high = within(state.problem, state.value)
