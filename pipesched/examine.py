@@ -195,7 +195,7 @@ class Examination(Record):
         return Communication(str(model), holds, fails, verdict.capacity, queued), made.messages
 
     def _subject(self) -> Analysis:
-        """Return the analysis that a notebook draws from; its program is kept only if it deadlocks."""
+        """Return the analysis that a notebook draws from, with its program only if the program deadlocks."""
         made = self.analysis
         stopped = made.verdicts is not None and made.model not in made.verdicts.holds
         schedule = made.schedule if stopped or made.own is None else made.schedule.with_program(None)

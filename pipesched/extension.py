@@ -250,7 +250,7 @@ class Codes(Row):
 class Hint(Row):
     """A better explanation of mistakes. on: where the mistakes occur, such as `syntax` or `torch-csv`.
 
-    explain: takes the found mistakes and their subject, and returns the mistakes to show: the same ones by default.
+    explain: takes the found mistakes and their subject, and returns the mistakes to show instead.
     """
 
     on: str

@@ -129,7 +129,7 @@ class Analysis(Extended):
         return {}
 
     def fact(self, of: Callable[[Analysis], Fact]) -> Fact:
-        """Return a fact that an extension derives, by its function."""
+        """Return the fact that a function of an extension derives, once per function."""
         if of not in self._facts:
             self._facts[of] = of(self)
         return cast("Fact", self._facts[of])

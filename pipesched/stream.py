@@ -313,7 +313,7 @@ def header(data: object) -> Stream:
     slices = data.get("slices", 1)
     cut = "slices" not in data or (_whole(slices) and slices > 1)
     cut = cut and not any(end % slices for route in routes for end in route.microbatches)
-    _need(cut, "slices", "the microbatches of one sequence, all on one route; omitted if microbatches are independent")
+    _need(cut, "slices", "the number of microbatches per sequence, on one route; omitted if it is 1")
     said = _later(data) if later else {}
     made = Stream(data["name"], parameters, routes, (), frozen, reads=reads, slices=slices, **said)
     _need(made.version == version, "versions", "use version 3 only for streams that version 2 cannot express")

@@ -36,7 +36,7 @@ def form(path: str | None, asked: str | None, default: str, forms: Forms | None 
     default. forms: used instead of the verb's own forms.
 
     Raises:
-        PipeschedError: PS225: the extension contradicts the request, or the verb cannot write it.
+        PipeschedError: PS225: the extension contradicts the request, or the verb does not write such files.
     """
     verb = click.get_current_context().command.name or ""
     made, ending = forms or OWN.get(verb, TEXTS), os.path.splitext(path or "")[1].lower()

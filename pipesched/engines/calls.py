@@ -49,7 +49,7 @@ class Call:
     """A call of a rank. way: ``>`` for a send to the rank `peer`, ``<`` for a receive from it, empty for other calls.
 
     group: the communicator of a collective call, or of a message. needs: the text of each call of this rank that must
-    have ended before this one begins. joined: whether the message is in one batch with the call before it.
+    have ended before this one begins. joined: whether the message is in the same batch as the call before it.
     """
 
     name: str

@@ -7,7 +7,7 @@ Calls agree if call k of a group is the same on every member. They are acyclic i
 meeting are one node has no cycle. A call may begin when the call before it on its engine and the calls that it names
 have ended; a meeting begins when the call of every member may begin. Messages follow a communication model:
 
-    strict:         A send and its receive are a meeting of two calls, each on the engine of its call.
+    strict:         A send and its receive are a meeting of two calls, each on its own engine.
     buffered(k):    A receive waits for its send, and a send waits for the receive k messages before it.
     one-stream:     A send and its receive meet, on a separate engine per rank and communicator.
     pair-stream:    A send and its receive meet, on a separate engine per rank, communicator and peer.
@@ -208,8 +208,8 @@ class Meetings:
         return {n: [(i, x) for i, x in waits[n] if not ended[node[x]]] for n in set(node) if not ended[n]}
 
     def cycle(self, model: Model) -> list[tuple[int, int]]:
-        """Return a short cycle, as pairs of a call and the call that it needs, which belongs to the meeting of the next
-        pair.
+        """Return a short cycle, as pairs of a waiting call and the call that it needs, which belongs to the next pair's
+        node.
         """
         stuck, node = self._stuck(model), self._graph(model)[0]
         at, seen = min(stuck), dict[int, int]()

@@ -132,7 +132,7 @@ def insets(chart: Chart) -> tuple[list[dict[str, object]], list[int]]:
 
 
 def strips(chart: Chart) -> list[Shares]:
-    """Return, for each operation, the intervals in which only other engines run, as shares of its slot; the second
+    """Return, for each operation, the intervals in which only other engines run, as shares of the slot; the second
     operation of a pair has no intervals.
     """
     found, of = _distinct(chart)

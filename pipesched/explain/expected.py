@@ -55,7 +55,7 @@ def unexpected(tokens: Sequence[Token], at: int, taken: set[str], source: Source
     expected = _listed(_phrases(taken, before, alone))
     message = f"expected {expected} {_after(before)}, found {_shown(token)}"
     if _chains(token, taken):
-        message = f"comparisons cannot be chained: found a second one, {_shown(token)}"
+        message = f"comparisons cannot be chained: found a second comparison, {_shown(token)}"
     here = f"{expected} belongs here" if " or " not in expected else f"not expected {_after(before)}"
     help_ = _KEPT if _changes(tokens, at) else _remedy(token, alone, taken)
     if before and before.text + token.text == "**":

@@ -38,8 +38,8 @@ def _completed(context: click.Context, parameter: click.Parameter, incomplete: s
 @click.argument("word", required=False, metavar="[CODE|WORD]", shell_complete=_completed)
 @flags.options("explain")
 def explain(word: str | None, **given: object) -> int:
-    """Explain a diagnostic code such as PS401, its name such as deadlock, or a word such as chunk; without one, list
-    them all.
+    """Explain a diagnostic code such as PS401, its name such as deadlock, or a word such as chunk; without an argument,
+    list all codes and words.
     """
     with flags.output_of(given) as out:
         if word is None:

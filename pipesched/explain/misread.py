@@ -73,11 +73,11 @@ def not_a_schedule(found: Sequence[Diagnostic], source: Source, _: object) -> Se
     return found
 
 
-_HELP = "zero-bubble papers write B for the backward for the input; here it is I, and B is I and W: write I for every B"
+_HELP = "in zero-bubble papers, B is the backward for the input; here that is I, and B is I and W: write I for every B"
 
 
 def one_slip(found: Sequence[Diagnostic], schedule: Schedule) -> Sequence[Diagnostic]:
-    """Replace the findings by a single one if the file writes B instead of I throughout."""
+    """Replace the findings by a single finding if the file writes B instead of I throughout."""
     op, letters = schedule.op, set(np.unique(schedule.op).tolist())
     if not found or len(schedule) > 20_000 or not letters >= {Op.B, Op.W} or Op.I in letters:
         return found

@@ -75,7 +75,7 @@ def _one_a_line(findings: list[Diagnostic]) -> list[Diagnostic]:
 
 
 def _once(findings: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Return the findings, keeping only the first of those on one line with the same remedy."""
+    """Return the findings; of findings on the same line with the same remedy, only the first is kept."""
     first: dict[tuple[int, str], Diagnostic] = {}
     for finding in findings:
         first.setdefault((finding.where.line if finding.where else 0, finding.help or finding.message), finding)
@@ -154,7 +154,7 @@ class Walk:
         return self.problems
 
     def _advance(self, kind: str) -> bool:
-        """Advance the stack by a token of this kind, if it has an action for it; return True if so."""
+        """Advance the stack by a token of this kind; return False if the stack has no action for the kind."""
         moved = self.table.moved(self.stack, kind)
         self.stack = moved or self.stack
         return moved is not None

@@ -1,4 +1,4 @@
-"""Split any text into tokens, even a broken one; no character is lost or refused.
+"""Split any text into tokens, even if it is invalid; no character is lost or refused.
 
     rank r { F[0] § B }    ->   RANK NAME LBRACE F LSQB NUMBER RSQB UNKNOWN B RBRACE
 

@@ -56,7 +56,7 @@ class Batches(Part):
 
 
 def part(made: Examination) -> Batches | None:
-    """Return the period of an order with STEPs inside; None for other orders, or if it cannot be determined."""
+    """Return the period of an order with STEPs inside; None for other orders, or if the period cannot be determined."""
     analysis: Analysis = made.analysis
     length = claimed(analysis) if analysis.schedule.steps is not None else None
     bubble = claimed_bubble(analysis) if length is not None else None

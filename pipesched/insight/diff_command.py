@@ -15,9 +15,9 @@ from pipesched.command import flags
 def diff(a: str, b: str, *, every: bool, **given: object) -> int:
     """List the differences between two orders: .ps files, torch CSV files, orders, streams, built-in names.
 
-    It shows, rank by rank, the fewest operations that must be moved to turn A into B, the operations that only one of
-    the orders has, and differences in sizes and placement; then the times and the memory of both orders. If both files
-    name messages, the messages are also compared.
+    The output shows, rank by rank, the fewest operations that must be moved to turn A into B, the operations that only
+    one of the orders has, and differences in sizes and placement; then the times and the memory of both orders. If both
+    files name messages, the messages are also compared.
 
     \b
     pipesched diff zb_h1 mine.ps --p 4 --m 8

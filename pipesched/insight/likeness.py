@@ -56,8 +56,8 @@ class Likeness:
 
 
 def likeness(mine: Schedule, known: Schedule) -> Likeness | None:
-    """Compare under the strictest reading that makes both orders equal, or exactly if there is none; None if placements
-    differ.
+    """Compare under the strictest reading that makes both orders equal, or exactly if no reading does; None if
+    placements differ.
     """
     if mine.ranks != known.ranks or not same_place(mine.placement, known.placement):
         return None

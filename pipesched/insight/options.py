@@ -8,7 +8,7 @@ from pipesched.command.options import ALL, FORMAT, RESULTS, VERBOSE
 from pipesched.command.values import text
 from pipesched.extension import Option, flag
 
-_SHARE = "Interpret costs as those of 1/p of the model or of one stage."
+_SHARE = "Whether costs are for 1/p of the model or for one stage."
 
 
 def every(help: str) -> Option:

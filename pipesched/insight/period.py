@@ -4,7 +4,7 @@
     rank 1   F F   | F B | F B | F B | B B
 
 The kernel of K microbatches (here 1) is between two bars. The n-th copies of the kernel's slots are the nodes of a
-graph with an edge from x to y for every y that follows x in its list, or receives its message: y of copy n starts at
+graph with an edge from x to every y that follows x in a list or receives a message from x: y of copy n starts at
 least w after the start of x of copy n - d. The period of K microbatches is the maximum, over all cycles, of the sum of
 w divided by the sum of d. Two facts prove a period: a cycle with that ratio, along which every edge is tight in the
 timeline; and a start time x(c) for each slot c of the kernel such that x(y) >= x(x) + w - period * d on every edge, so

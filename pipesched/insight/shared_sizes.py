@@ -1,5 +1,5 @@
-"""Distribute sizes to schedules: `--v 2` applies to interleaved ones; an order that lists every operation has its own
-p and m.
+"""Distribute sizes to schedules: `--v 2` applies to interleaved schedules; an order that lists every operation has its
+own p and m.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The schedule has been list-scheduled once (`analysis.timeline`). All events are put in one global order:
 
     a compute operation    at its start
-    a message              at the end of its producer, before the operations that start then
+    a message              at the end of its producer, before the operations that start at that time
 
 Each message adds its SEND to one rank and its RECV to the other at its place in the order. The list of a rank is
 everything added to it, in order. If each message is contracted to a point, the points are totally ordered, so the
@@ -82,7 +82,7 @@ def _instants(times: Timeline, producer: Column, reduced: Ints) -> Column:
     """Return the places of operations, messages and reductions in one global order by time, messages before operations.
 
     If operations take no time, so that a message could precede its producer, events are ordered by the turn in which
-    the timeline placed each compute, with messages after computes.
+    the timeline placed each operation, with messages after operations.
     """
     count = (len(times.start), len(producer), len(reduced))
     time = np.concatenate([times.start, times.end[producer], times.end[reduced]])

@@ -315,9 +315,9 @@ def _reserved(x: Training) -> str:
     of = reserve_of(x)
     assert of is not None
     return (
-        f"{x.trainer}'s reserve for context, communicators, buckets and the allocator: {gigabytes(of.fixed)}, "
-        f"{float(of.changing):.0%} of activations and temporary bytes, {float(of.state):.0%} of parameters and "
-        f"gradients; one standard deviation is {gigabytes(of.spread)} ({of.source})"
+        f"{x.trainer}'s reserve for context, communicators, buckets and the allocator: {gigabytes(of.fixed)} plus "
+        f"{float(of.changing):.0%} of activations and temporary bytes and {float(of.state):.0%} of parameters and "
+        f"gradients; its standard deviation is {gigabytes(of.spread)} ({of.source})"
     )
 
 
@@ -368,12 +368,14 @@ _ASSUMED: tuple[tuple[Callable[[_Counted], object], Callable[[_Counted], str]], 
     ),
     (
         lambda s: not s.schedule.keeps.all(),
-        lambda s: f"{_passing(s.schedule)} nothing: while it runs, it holds at most the tensors of its largest layer",
+        lambda s: (
+            f"{_passing(s.schedule)} nothing: while it runs, it holds at most the tensors of the stage's largest layer"
+        ),
     ),
     (
         lambda s: s.partly.any(),
         lambda s: (
-            f"frozen, {_listed(s.partly)}: an F counts as on a trained stage, an upper bound, until the stage's I"
+            f"frozen {_listed(s.partly)}: until its I, an F is counted as on a trained stage, which is an upper bound"
         ),
     ),
     (

@@ -59,7 +59,7 @@ def _cheaper(footprint: Footprint, cap: Fraction, peak: Mapping[str, int]) -> st
 
 
 def check_batch(subject: Subject) -> Iterator[Diagnostic]:
-    """Yield PS909 if the model's batch implies another number of microbatches than the schedule has."""
+    """Yield PS909 if the model's batch implies a different number of microbatches from the schedule's."""
     schedule, trained = subject.analysis.schedule, subject.analysis.of(Workload).model
     if trained is None or (expected := trained[1].microbatches) is None:
         return

@@ -36,7 +36,7 @@ class InBytes(Part):
     """
 
     key = "bytes"
-    kept = "in bytes the input of its stage"
+    kept = "in bytes, it keeps the input of its stage"
 
     model: str
     ranks: tuple[Mapping[str, int], ...]

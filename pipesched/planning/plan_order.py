@@ -27,7 +27,7 @@ class Ordered:
     """An order that the optimizer found for a row; rows are counted from 1. makespan, before: the makespans of this
     order and of the row's own order, in ms; said: the first line of the optimizer's answer.
 
-    order: None if the optimizer found none.
+    order: None if the optimizer found no order.
     """
 
     order: Schedule | None
@@ -80,7 +80,7 @@ def ordered(plan: Outcome, seconds: float) -> tuple[Ordered, ...]:
 
 
 def fastest(plan: Outcome) -> str:
-    """Return a line that names the row that is the fastest with these orders; empty if it is the first row."""
+    """Return a line that names the fastest row with these orders; empty if this is the first row."""
     gained = {one.row: one.gained / 1000 for one in plan.ordered}
     steps = [(one.seconds - gained.get(number, 0), number) for number, one in enumerate(plan.rows, 1)]
     (least, number), first = min(steps), steps[0][0]

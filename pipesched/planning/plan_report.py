@@ -45,7 +45,7 @@ _HEADERS = ("m", "recompute", "ZeRO", "step", "tokens/s", "TFLOP/s\nper GPU", "M
 
 _SENT = {
     "tensor": "over t: per layer, 2 all-reduces of 2 s b h / c bytes in F and 2 in the backward, of which a rank sends "
-    "2 (t-1)/t; with full recomputation, those of F are repeated (Narayanan et al., SC 2021, 3.2)",
+    "2 (t-1)/t; with full recomputation, the all-reduces of F are repeated (Narayanan et al., SC 2021, 3.2)",
     "context": "over c: keys and values pass through c - 1 ranks in F, and, with their gradients, in the "
     "backward (Dubey et al. 2024, 3.3.2)",
     "experts": "over e: (e-1)/e of the tokens are sent to their experts and back, in F and in the backward",
@@ -273,7 +273,7 @@ def assumed(plan: Outcome) -> Iterator[str]:
     split = "with" if x.sequence_parallel else "without"
     yield f"{split} sequence parallelism, {x.attention} attention, as in the model's file"
     yield (
-        "layers are divided evenly, and the end stages have fewer if there is a remainder; if split is ends, "
+        "layers are divided evenly, and the end stages have fewer if there is a remainder; with split = ends, "
         "embedding and head count as one layer each; microbatches of 1, 2, 4 and 8 sequences are tried"
     )
     yield from problem.space.transformer.left_out

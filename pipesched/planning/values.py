@@ -100,7 +100,7 @@ def one_device(value: object) -> Device | None:
     """Return the only device of a cluster, or None if no device is given.
 
     Raises:
-        PipeschedError: PS252 if there are two kinds of devices; others as for `devices.read`.
+        PipeschedError: PS252 if there are two kinds of devices; other errors as for `devices.read`.
     """
     several = value if isinstance(value, list | tuple) else () if value is None else (value,)
     found = {one.name: one for one in map(device, several)}

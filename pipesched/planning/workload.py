@@ -38,7 +38,7 @@ class Workload:
 
 
 def workload(own: Mapping[str, object], given: dict[str, object]) -> Workload:
-    """Return the workload of the options. It contains the caps if one of them is in bytes."""
+    """Return the workload of the options. The workload contains the caps if one of them is in bytes."""
     return request(Workload, own, cap=given.pop("mem_cap") if _in_bytes(own.get("mem_cap")) else None)
 
 

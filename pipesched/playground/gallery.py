@@ -5,9 +5,9 @@
          "place": [[0, 1, 2, 3]], "columns": "H4sI..."}, ...]}
 
 columns: words of 16 bits, gzipped, in base64: for each operation its kind, plus 128 if it is the second part of an
-overlap pair; its stage; its microbatch minus the expected one, which is the successor of the last one of the same kind
-and stage on the rank; its line. Repetitive lists are short in this form: the 98,304 operations of ZB-H1 at p =
-    64 and m = 512 take 2 kB.
+overlap pair; its stage; its microbatch minus the expected microbatch, which follows that of the last operation of the
+    same kind and stage on the rank; its line. Repetitive lists are short in this form: the 98,304 operations of ZB-H1
+    at p = 64 and m = 512 take 2 kB.
 """
 
 from __future__ import annotations
@@ -118,7 +118,9 @@ def _packed(schedule: Schedule) -> str:
 
 
 def _jumps(schedule: Schedule) -> Ints:
-    """Return, for each operation, its microbatch minus the expected one (see `columns` above); shape (operations,)."""
+    """Return, for each operation, its microbatch minus the expected microbatch (see `columns` above); shape
+    (operations,).
+    """
     own = (schedule.rank.astype(np.int64) * len(COMPUTES) + schedule.op) * schedule.stages + schedule.stage
     order = np.argsort(own, kind="stable")
     microbatch, first = schedule.microbatch[order].astype(np.int64), np.diff(own[order], prepend=-1) != 0

@@ -164,7 +164,7 @@ def _require_no_verdict(options: Options, to: str) -> None:
         "--release": options.release != AT_W,
     }
     if given := [name for name in asked if asked[name]]:
-        message = f"{given[0]} affects only a verdict, but `--target {to}` writes an order without one"
+        message = f"{given[0]} affects only a verdict, but `--target {to}` writes an order without a verdict"
         raise fail(Code.USAGE, message, help="use `pipesched verify` for a verdict")
 
 

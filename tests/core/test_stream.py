@@ -568,7 +568,7 @@ def test_what_json_schema_cannot_say_is_refused_too() -> None:
         (lambda x: x.update(reads={"1": [-1]}), "reads: no stage reads stage 0"),
         (lambda x: x.update(reads={"1": [-1, 0]}), "reads.1: earlier stages, the nearest first"),
         (lambda x: x.update(reads={"2": [0]}), "reads: stage 2 does not exist"),
-        (lambda x: x.update(slices=7), "slices: the microbatches of one sequence, all on one route"),
+        (lambda x: x.update(slices=7), "slices: the number of microbatches per sequence, on one route"),
     )
     for change, words in changes:
         report = verify(Source("a.json", edited("gpipe", change)), Options())

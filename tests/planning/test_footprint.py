@@ -277,7 +277,7 @@ def test_mario_keeps_the_inputs_of_the_forwards_that_wait() -> None:
     assert found == [one + SBH, one + 2 * 2 * SBH, one + 2 * SBH, one + OF_HEAD]
     assert "recomputation inside a backward: none" in said and "recomputes 24 forwards of whole stages" in said
     report = str(pipesched.verify("mario", p=4, m=8, model=(GPT, PLAIN)))
-    assert "in bytes the input of its stage" in report and "which is assumed" not in report
+    assert "in bytes, it keeps the input of its stage" in report and "which is assumed" not in report
 
 
 @pytest.mark.parametrize("attention", ["flash", "standard"])
@@ -377,7 +377,7 @@ rank r { repeat p - 1 - r { F }  repeat m - p + 1 + r { F  B }  repeat p - 1 - r
     one = 2 * 34 * SBH
     assert (
         found == [4 * (one + SBH), 3 * one, 2 * one, one + OF_HEAD]
-        and "frozen, stage 1: an F counts as on a trained stage" in said
+        and "frozen stage 1: until its I, an F is counted as on a trained stage" in said
     )
     used = counted(schedule, (GPT, PLAIN))
     assert used is not None and (used.states[1].gradients, used.states[1].optimizer) == (0, 0)

@@ -120,7 +120,7 @@ def bound(problem: Problem, choice: Choice) -> Refused | Bound:
 
 def least(stages: Stages, choice: Choice) -> int:
     """Return a lower bound on the time: a rank begins when its first microbatch has arrived, then runs all its work; if
-    backwards are fused, the backwards of earlier stages follow its last backward.
+    backwards are fused, the backwards of earlier stages follow the rank's last backward.
     """
     times, once, m = stages.times(choice), stages.once(choice), choice.m
     crossing = [one != two for one, two in pairwise(choice.ranks)]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Row:
-    """A library schedule. chunks: stages per rank, None if v sets them. fused: whether its backwards are B.
+    """A library schedule. chunks: stages per rank, None if v sets them. fused: whether the schedule's backwards are B.
 
     rank_of: the rank of a stage. before: the number of forwards of each chunk before the first backward, from p, v, m
         and the rank. refuses: returns the reason why the schedule does not support these sizes, or an empty string.

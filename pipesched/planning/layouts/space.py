@@ -4,7 +4,7 @@
     B = d b m           a batch is m microbatches of b sequences on each of d copies
     S = p v             stages, v on each rank
 
-Layers are divided evenly, with the ends having fewer if there is a remainder; or with the embedding and the head
+Layers are divided evenly, and the end stages have fewer if there is a remainder; or with the embedding and the head
 counted as one layer each: torchtitan's default, and Megatron's --account-for-embedding-in-pipeline-split with the same
 option for the loss. The search tries every v that gives all stages but two the same number of layers in one of these
 ways, and 1, 2, 4 or 8 sequences per microbatch.
@@ -180,7 +180,7 @@ class Space:
         return [x for x in asked if name == "b" or x in values]
 
     def _schedules(self, p: int) -> list[str]:
-        """Return the schedules to try; on one rank all have the same order, so one suffices."""
+        """Return the schedules to try; on one rank all have the same order, so one schedule suffices."""
         named = self._listed("schedule", SCHEDULES)
         return named if p > 1 else named[:1] if "1f1b" not in named else ["1f1b"]
 

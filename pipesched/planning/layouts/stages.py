@@ -149,7 +149,7 @@ class Stages:
 
     @_kept("cut", "training.tensor", "training.expert")
     def _counts(self, choice: Choice) -> tuple[parameters.Counts, ...]:
-        """Return, for each stage, the parameters on one rank; those of experts and frozen ones are separate."""
+        """Return, for each stage, the parameters on one rank, with those of experts and frozen parameters separate."""
         found = self._parts(choice)
         return self._each(choice, lambda kind: parameters.counts(found[kind]))
 

@@ -2,7 +2,7 @@
 
 A matrix with k n entries takes 2 k n per token in the forward, 2 k n for the gradient of its input and 2 k n for its
 own gradient. Attention over s tokens takes 2 s^2 per entry of a query-key head and of a value head in the forward,
-twice that for its gradients, and has no weights. For a GPT this is, per layer and b sequences (Narayanan et al., SC
+twice as much for its gradients, and has no weights. For a GPT this is, per layer and b sequences (Narayanan et al., SC
 2021, appendix):
 
     F    24 b s h^2 (1 + s / 6h)      I    24 b s h^2 (1 + s / 3h)      W    24 b s h^2      head    2 b s h V each
@@ -64,7 +64,9 @@ def by_stage(a: Transformer, x: Training, stages: int) -> tuple[StageFlops, ...]
 
 
 def products_of(a: Transformer, x: Training, index: int) -> Fraction:
-    """Return the FLOPs of a layer's products in F; keys and values from an encoder's output count its tokens."""
+    """Return the FLOPs of a layer's products in F; keys and values from an encoder's output are counted for the
+    encoder's tokens.
+    """
     a = a.at(index)
     made = 2 * tokens(a, x) * entries(a, x, index)
     if a.encoder is not None:
@@ -75,7 +77,7 @@ def products_of(a: Transformer, x: Training, index: int) -> Fraction:
 
 
 def entries(a: Transformer, x: Training, index: int) -> Fraction:
-    """Return the number of matrix entries that a token is multiplied with in a layer, on one rank."""
+    """Return the number of matrix entries by which a token is multiplied in a layer, on one rank."""
     return sum(halves(a, x, index), Fraction(0))
 
 
@@ -119,7 +121,9 @@ def _projections(a: Transformer, t: int) -> Fraction:
 
 
 def _feed_forward(a: Transformer, t: int, index: int) -> Fraction:
-    """Count the matrix entries of the feed-forward part; with experts, those of a token's experts and of the router."""
+    """Count the matrix entries of the feed-forward part; with experts, count the entries of a token's experts and of
+    the router.
+    """
     matrices = a.hidden * (3 if a.gated else 2)
     if not a.has_experts(index):
         return Fraction(matrices * a.feed_forward, t)

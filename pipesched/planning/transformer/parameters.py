@@ -112,8 +112,8 @@ def total(a: Transformer) -> int:
 
 
 def active(a: Transformer) -> int:
-    """Return the number of parameters that one token uses: of the experts, only those that it visits and the shared
-    ones.
+    """Return the number of parameters that one token uses: among experts, only the shared experts and those that the
+    token visits.
     """
     if a.experts is None:
         return total(a)

@@ -65,7 +65,7 @@ def _encoder(a: Transformer) -> int:
 
 
 def _uncut(a: Transformer, x: Training) -> int:
-    """Return the length of the decoder's or encoder's sequence that t does not divide; 0 if it divides both."""
+    """Return the length of the decoder's or encoder's sequence that t does not divide; 0 if t divides both."""
     lengths = (a.sequence // x.context, *([a.encoder.sequence] if a.encoder else ()))
     return next((length for length in lengths if length % x.tensor), 0)
 

@@ -100,7 +100,7 @@ def machine(device: Device, trainer: str, constants: Constants | None = None) ->
 
 @lru_cache(maxsize=65536)
 def product(m: int, n: int, k: int, count: int, eight: bool, bytes_each: int, on: Machine) -> Picoseconds:
-    """Return the time of `count` products of m x k by k x n. eight: whether they run at the rate of fp8."""
+    """Return the time of `count` products of m x k by k x n. eight: whether the products run at the rate of fp8."""
     c, device = on.constants, on.device
     best = Fraction(0)
     for a, b, rate in TILES:
@@ -277,7 +277,7 @@ def _elementwise(made: _Sum, a: Transformer, x: Training, n: int, act: int) -> N
 
 
 def _attention(made: _Sum, a: Transformer, x: Training, n: int) -> Picoseconds:
-    """Add the time of attention to F and to I; return the time of one forward of it."""
+    """Add the time of attention to F and to I; return the time of one forward of attention."""
     on, c, s, t = made.on, made.on.constants, a.tokens, x.tensor
     size = a.head_size if a.latent is None else a.latent.key + a.latent.rope
     device, wide = on.device, Fraction(made.bytes_each, 2)

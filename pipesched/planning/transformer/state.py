@@ -43,8 +43,8 @@ class State:
 
 
 def state(a: Transformer, x: Training, parts: Sequence[Part], *, whole: bool = False) -> State:
-    """Return the state of the given parts on one rank; frozen ones have neither gradients nor optimizer. whole: whether
-    gradients stay unsharded until the last backward.
+    """Return the state of the given parts on one rank; frozen parts have neither gradients nor optimizer state. whole:
+    whether gradients stay unsharded until the last backward.
     """
     found = State(Fraction(0), Fraction(0), Fraction(0))
     for of_experts in (False, True):

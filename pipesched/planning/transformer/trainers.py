@@ -127,7 +127,7 @@ def reserve_of(x: Training) -> Reserve | None:
 
 
 def whole_gradients(x: Training, stages: int) -> bool:
-    """Return True if gradients stay whole until the last backward, although ZeRO divides them after it."""
+    """Return True if gradients stay whole until the last backward, and ZeRO divides them only then."""
     return bool(x.trainer) and TRAINERS[x.trainer].whole_gradients and stages > 1
 
 

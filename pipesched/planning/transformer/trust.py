@@ -25,8 +25,8 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class Trust:
-    """The error bar of a time in percent, None if unknown. why: the published runs behind it, or the reason why there
-    is no time. timed: whether to show a time.
+    """The error bar of a time in percent, None if unknown. why: the published runs behind the error bar, or the reason
+    why there is no time. timed: whether to show a time.
     """
 
     percent: int | None
