@@ -330,7 +330,7 @@ def test_a_length_multiplies_and_an_m_of_stages_gives_way() -> None:
     report = pipesched.verify("packed", p=2, m=4, length=lengths, model=(GPT, PLAIN))
     assert report.ok
     said = " ".join(report.bytes.assumed)
-    assert "M times the bytes of the model" in said and loaded.microbatches == 4
+    assert "takes M times the bytes" in said and loaded.microbatches == 4
     peaks = [rank["activations"] for rank in report.bytes.ranks]
     assert peaks == [4 * (one + SBH), 3 * (one + OF_HEAD)]
     given, plain = (
