@@ -34,7 +34,7 @@ ROWS: tuple[Row, ...] = (
         place=20,
     ),
     Check(
-        "each rank computes with received inputs and sends computed results",
+        "each rank uses inputs only after it received them, and sends results only after it computed them",
         ("PS308", "PS309"),
         Lazy("orders.check.handover:check_handover"),
         Needs.OWN,

@@ -33,7 +33,7 @@ def constraints(of: Set, parameters: int) -> Iterator[tuple[int, ...]]:
 
 @dataclass(eq=False)
 class Guesses:
-    """Guesses values at the points of a statement. rows: for each point, 1, its size, its coordinates and floors."""
+    """Guesses values at the points of a statement. rows: one per point: 1, its size, its coordinates and floors."""
 
     space: Space
     rows: Ints

@@ -88,7 +88,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Theorems:
-    """All answers for a file: first for every p, then, for the properties that stayed open, for single p."""
+    """All answers for a file: first for every p, then, for the properties that stayed open, for single values of p."""
 
     schedule: Source
     name: str

@@ -290,9 +290,7 @@ def _divided(node: ast.Binary, left: Value, right: Value, scope: Scope) -> Value
 
 
 def _by_values(node: ast.Binary, left: PwAff, right: PwAff, scope: Scope) -> PwAff | None:
-    """Return a quotient or remainder by an expression that is a number case by case; None if the expression is not, or
-    is 0.
-    """
+    """Return a quotient or remainder by a divisor that is a number case by case; None for other divisors and for 0."""
     found = [(own, one) for where, one in right.get_pieces() if not (own := where.intersect(scope.context)).is_empty()]
     if not all(one.is_cst() and not one.get_constant_val().is_zero() for _, one in found):
         return None
