@@ -1,4 +1,4 @@
-"""The API function `pipesched.check`: judges a trainer's configuration."""
+"""The API function `pipesched.check`, which judges a trainer's configuration."""
 
 from __future__ import annotations
 

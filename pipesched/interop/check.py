@@ -38,7 +38,8 @@ _EXPANDED = "let your shell expand it: `pipesched check -- COMMAND ARGUMENTS`"
 
 @dataclass(frozen=True)
 class Asked:
-    """The options of `check`, None if not given. trainer: its name, or name and release as in ``a==1.0``.
+    """The options of `check`; None for an option that is not given. trainer: its name, or name and release as in
+    ``a==1.0``.
 
     p: the number of ranks. processes: the number of processes in the job. variables: script variables by name.
     """

@@ -144,7 +144,7 @@ def _uneven(made: Versions) -> Iterator[Diagnostic]:
 
 
 def _more(stages: list[int]) -> list[str]:
-    return [f"stages {ranges(stages)} differ too"] if stages else []
+    return [f"other stages whose batches differ: {ranges(stages)}"] if stages else []
 
 
 def _crossed(made: Versions) -> Iterator[Diagnostic]:

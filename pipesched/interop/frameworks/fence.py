@@ -40,7 +40,9 @@ _SCOPES = 0b11  # from version 6: abstract sockets of other processes, signals t
 
 
 def close(folder: str, refuse: Callable[[str], None]) -> None:
-    """Confine this process permanently. refuse: raises an error that describes a forbidden action of Python code."""
+    """Confine this process permanently. refuse: raises an error for a forbidden action of Python code, which its
+    argument describes.
+    """
     _limit()
     held = _landlock(folder)
     inside = os.path.realpath(folder) + os.sep

@@ -122,7 +122,7 @@ def _plan(core: Core, rank: Rank, passes: Passes, config: Theirs, layers: Callab
             )
 
         def _entering(self, name: str) -> Entering:
-            """Return a function that enters the stream of a node, as the release's ScheduleNode does."""
+            """Return a function whose context enters the stream of a node, as the release's ScheduleNode does."""
             stream = getattr(utils, f"get_{'comm' if name in _MEETINGS else 'comp'}_stream")()
 
             @contextmanager

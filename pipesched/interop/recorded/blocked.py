@@ -3,7 +3,7 @@
     rank 4  all_reduce 88 in tp, not completed ──> rank 5 has not called it
     rank 5  receive from rank 1, not completed ──> rank 1 has called it: it waits in ──> …
 
-A rank without a record, or whose calls have all completed, waits for nobody: it computes, sleeps or is gone.
+A rank without a record, or whose calls have all completed, waits for no other rank: it computes, sleeps or has ended.
 """
 
 from __future__ import annotations
@@ -102,7 +102,9 @@ class Blocked:
         return front is None or (int(self.job.group[front[0]]), int(self.job.number[front[0]])) == (group, number)
 
     def _posted(self, rank: int, i: int, peer: int) -> bool:
-        """Return True if the other end of a message is posted. Only open calls count if first calls are lost."""
+        """Return True if the other end of a message is posted. If the first calls of either rank were lost, only open
+        calls count.
+        """
         job, mine, theirs = self.job, self.job.of(self.job.place[rank]), self.job.of(self.job.place[peer])
         open_only = job.cut(job.place[rank]) or job.cut(job.place[peer])
         here = self._side(mine, int(job.way[i]), int(job.group[i]), peer, open_only)

@@ -247,7 +247,7 @@ def _label(held: Held, wait: Wait) -> Iterator[Label]:
 
 
 def _unposted(held: Held) -> str:
-    """Return a note with the number of messages of the step that each rank did not post."""
+    """Return a note that states, for each rank, how many messages of the step it did not post."""
     program = held.program
     if held.recorded.cut:
         return ""

@@ -153,7 +153,7 @@ def _close(key: str, names: tuple[str, ...], least: float) -> list[str]:
 
 
 def nearest(key: str, names: Collection[str], least: float) -> list[str]:
-    """Return a list with the name that the key resembles in each of its parts, or an empty list."""
+    """Return a list with one name whose parts all resemble the parts of the key, or an empty list."""
     parts = key.split(".")
     close = _close(key, tuple(names), least)
     for name in (x for x in close if abs(len(x) - len(key)) <= _LONGER):

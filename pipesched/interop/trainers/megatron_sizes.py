@@ -29,7 +29,7 @@ _LETTERS: Mapping[str, str] = {"embedding": "E", "decoder": "t", "mtp": "m", "lo
 
 @dataclass(frozen=True)
 class Sizes(tables.Facts):
-    """A case of Megatron in numbers."""
+    """The numbers of a Megatron case."""
 
     @cached_property
     def cli(self) -> bool:
@@ -104,7 +104,7 @@ class Sizes(tables.Facts):
 
     @property
     def layout_faults(self) -> list[str]:
-        """The faults in a layout, each in the words that end a message."""
+        """The faults in a layout, each as a predicate for a message that begins with "the layout"."""
         if self.layout is None or isinstance(self.layout, str):
             return [self.layout] if self.layout else []
         return [*faults(self.layout, self.p, self.layers, self.whole("mtp_num_layers") or 0)] if self.p else []

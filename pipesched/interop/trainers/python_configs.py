@@ -44,7 +44,9 @@ _ELSEWHERE = Unset("made by another function")
 
 @dataclass(frozen=True)
 class PythonConfig:
-    """A configuration. given: settings by section and name. open: the place where code outside the file receives it."""
+    """A configuration. given: settings by section and name. open: the place where code outside the file receives the
+    configuration.
+    """
 
     name: str
     at: Span
@@ -89,7 +91,7 @@ def read(source: Source) -> tuple[PythonConfig, ...]:
         ) from None
     except ValueError:
         raise broken(
-            source, InteropCode.CONFIG_SYNTAX, "Python", "a character that is not allowed there", 1, 1
+            source, InteropCode.CONFIG_SYNTAX, "Python", "it contains a character that Python does not allow", 1, 1
         ) from None
     except (RecursionError, MemoryError):
         raise broken(source, InteropCode.CONFIG_SYNTAX, "Python", "an expression is nested too deeply", 1, 1) from None
@@ -175,7 +177,7 @@ def _many(entries: list[object]) -> bool:
 
 
 def _calculated(operator: type[ast.operator], left: object, right: object) -> object:
-    """Return the result of an operator on integers; unknown if they are too large, or are not integers."""
+    """Return the result of an operator; unknown if an operand is too large or no integer, or if it divides by 0."""
     if not (isinstance(left, int) and isinstance(right, int)) or max(abs(left), abs(right)) > _LARGEST:
         return _ELSEWHERE
     if operator in (ast.FloorDiv, ast.Mod) and right == 0:

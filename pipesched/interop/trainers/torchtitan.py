@@ -60,8 +60,8 @@ def part(settings: Settings) -> Settings:
     """Return the settings under the table's names. A flag with ``no`` before its name, as on a command line, is set to
     false.
 
-    For a Python configuration, only settings that concern the pipeline are returned; a word for the class is the value
-    of checkpointing and loss.
+    For a Python configuration, only settings that concern the pipeline are returned; the values of checkpointing and
+    loss are words for their classes.
     """
     given = {}
     for x in _of_python(settings) if settings.kind == "python" else settings:

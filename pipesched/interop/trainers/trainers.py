@@ -32,7 +32,7 @@ class Trainer:
     releases that read such settings; None if all do. torch_least: returns the first version of torch that runs a
     release; None if torch does not matter. plan: returns the schedule that the settings request. check: yields the
     findings of every rule. part: selects the settings that count. ranks: the key that sets p, which a variable of a
-    script may also set. forked: True if projects without rules here share its options.
+    script may also set. forked: True if other projects, for which there are no rules, share its options.
     """
 
     name: str
