@@ -73,7 +73,7 @@ def _cut(held: Held) -> Diagnostic:
     return Diagnostic(
         InteropCode.RECORD,
         f"the dump of {held.recorded.cut}: earlier entries were overwritten, so messages cannot be counted",
-        notes=("messages are not compared with the schedule; unfinished messages are paired in their order",),
+        notes=("messages are not compared with the schedule; unfinished messages are paired in posting order",),
         help="set TORCH_FR_BUFFER_SIZE to more than the number of entries in a run",
     )
 

@@ -61,7 +61,7 @@ CONSUMER = Consumer(
         SKIPS: "in DeepSpeed a stage sends its activation only to the next stage",
         SLICES: "in DeepSpeed microbatches are independent and cannot be slices",
         FROZEN: "in DeepSpeed every stage sends a gradient to the previous stage",
-        FORWARD_ONLY: "in DeepSpeed a step ends with the optimizer",
+        FORWARD_ONLY: "in DeepSpeed every step ends with the optimizer",
     },
     helps={COPIES: f"{_INSTEAD}; or use a schedule with one copy of each stage"},
 )
