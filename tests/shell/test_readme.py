@@ -53,7 +53,7 @@ READMES = sorted(
 )
 BLOCK = re.compile(r"^```(\w+)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MEASURED = re.compile(
-    r"[\d.]+(?= ms measured)|(?<=largest error )[\de.-]+(?=,)|(?<= ms )\([+-][\d.]+ %\)|(?<= [FIW] )[\d.]+(?= ms)"
+    r"[\d.]+(?= ms measured)|(?<=largest error )[\de.-]+(?=,)|(?<= per unit )\([+-][\d.]+ %\)|(?<= [FIW] )[\d.]+(?= ms)"
 )
 TABLE = re.compile(r"(?<=^<!-- )(?!end )(\w+)( -->\n)(.*?)(?=^<!-- end -->$)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"`[^`\n]*`|\]\(([^)\s]+)\)")
