@@ -165,8 +165,8 @@ class Statement(Row):
 
 
 class Decider(Row):
-    """Decides orders by a rule. decide: takes emitters, placement, costs, the checked file and its budget; returns, for
-    each rank, the positions of its operations in its list as written, or nothing if no list changed.
+    """Decides orders by a rule. decide: takes the ranks' emitters, placement, costs, the checked file and its budget;
+    returns, for each rank, the positions of its operations in its list as written, or nothing if no list changed.
     """
 
     decide: Lazy[Callable[..., list[list[int]]]]

@@ -1,7 +1,7 @@
 """Writes text: results to stdout or a file, errors and progress to stderr.
 
 Colour is off for files and pipes, and follows NO_COLOR, FORCE_COLOR and TERM=dumb. A stream that is not UTF-8 receives
-ASCII. No control character of any source reaches a terminal. A file is written completely or not at all.
+ASCII. Control characters from a source never reach a terminal. A file is written completely or not at all.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _CHUNK = 1 << 15  # under PYTHONUNBUFFERED, a longer write that a closed pipe tr
 
 
 def wants_color(choice: str, stream: TextIO | None) -> bool:
-    """Return True if output to the stream is coloured; the choice is auto, always or never."""
+    """Return True if output to the stream is coloured; choice: ``auto``, ``always`` or ``never``."""
     if choice != "auto":
         return choice == "always"
     if os.environ.get("NO_COLOR"):

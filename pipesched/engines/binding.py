@@ -1,4 +1,4 @@
-"""Find the engines on a schedule's critical path: within each slot on the path, the parts that wait for each other."""
+"""Find how long each engine is on a schedule's critical path, from the parts in each slot that wait for each other."""
 
 from __future__ import annotations
 

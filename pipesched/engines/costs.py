@@ -37,7 +37,7 @@ _KINDS = {Op.F: "F", Op.I: "I", Op.W: "W", Op.B: "B"}
 
 
 def costs(loaded: Loaded, options: Options) -> Costs:
-    """Return the costs of a schedule whose stages run these parts.
+    """Return the costs of a schedule whose stages run the given parts.
 
     Raises:
         PipeschedError: PS225 if a device is also given; PS263 for a stage without a whole number of layers; PS264 if
@@ -127,7 +127,7 @@ def made(parts: Parts, schedule: Schedule) -> tuple[list[Stage], list[int]]:
     if layers.denominator > 1 or layers < 1:
         raise fail(
             EngineCode.PARTS_LAYERS,
-            f"{parts.layers} layers per rank make {layers} layers per stage: {count} stages on {schedule.ranks} ranks",
+            f"{parts.layers} layers per rank are {layers} layers per stage: {count} stages on {schedule.ranks} ranks",
             help=f"set `layers` to a multiple of {Fraction(count, schedule.ranks).numerator}, or give another v",
         )
     return [Stage(*(Chain(int(layers), parts.letters.get(letter, ())) for letter in LETTERS))], [0] * count

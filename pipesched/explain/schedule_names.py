@@ -25,7 +25,7 @@ _SIZES = {  # other names of p, v and m
 }
 _LOOKED_AT = 10_000  # most names of a folder that are compared
 _OLD = "schedules without a flush are `pipedream`, `pipedream_2bw`, `pipemare` and `vertical_sync`"
-_SEARCH = "`pipesched optimize --mem-cap K` searches for an order under a cap, with a proof"
+_SEARCH = "`pipesched optimize --mem-cap K` searches for a provably optimal order under a cap"
 NEAR = {
     **dict.fromkeys(("async", "asynchronous"), _OLD),
     **dict.fromkeys(("auto", "adaptive", "zbauto", "tessel"), _SEARCH),

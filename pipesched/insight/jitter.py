@@ -102,9 +102,9 @@ class Jitter(Part):
     @property
     def assumed(self) -> tuple[str, ...]:
         """The distribution of times, and the effects that the draws omit."""
-        varied = f"normal, standard deviation {percent(self.share)}, cut at 0"
+        varied = f"the factors are normal with standard deviation {percent(self.share)}, cut off at 0"
         messages = "messages do not queue" + ", and take no time because C = 0" * self.free
-        by_rule = ("the rule decides with these times and the mean time of messages",) if self.rule else ()
+        by_rule = ("the rule decides with these times, but with the mean times of messages",) if self.rule else ()
         said = (
             "the time of each operation and message is its cost times a random factor of its own",
             varied,

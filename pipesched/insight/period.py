@@ -35,9 +35,9 @@ _LARGEST = 2.0**62
 
 @dataclass(frozen=True)
 class Period:
-    """The time that the kernel adds, with its proof. microbatches: the number of microbatches in a kernel. length: the
-    time that a kernel adds, in the user's unit. work: the work of a kernel, by rank. ranks: the ranks of the cycle that
-    sets the period; spans: the copies of the kernel that this cycle spans.
+    """The time that the kernel adds, and the cycle that proves it. microbatches: the number of microbatches in a
+    kernel. length: the time that a kernel adds, in the user's unit. work: the work of a kernel, by rank. ranks: the
+    ranks of the cycle that sets the period; spans: the copies of the kernel that this cycle spans.
     """
 
     microbatches: int

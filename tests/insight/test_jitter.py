@@ -190,7 +190,7 @@ def test_compare_has_the_quantiles_beside_the_makespan() -> None:
 def test_what_is_assumed_is_said() -> None:
     """The distribution, its cut, and that messages do not queue; where C = 0, that they take no time."""
     free, late = (pipesched.verify("1f1b", p=3, jitter="5%", costs=costs).jitter.assumed[0] for costs in ("C=0", "C=1"))
-    assert "cut at 0" in free and "messages do not queue, and take no time because C = 0" in free
+    assert "cut off at 0" in free and "messages do not queue, and take no time because C = 0" in free
     assert late.endswith("messages do not queue")
 
 

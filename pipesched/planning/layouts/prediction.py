@@ -56,7 +56,7 @@ class Refused:
 class Over:
     """The reason why a choice exceeds the cap; its text is built only when it is read.
 
-    spread: bytes of the cap that are kept free. what: the purpose of the bytes.
+    spread: bytes of the cap that are kept free. what: what the rank needs the bytes for.
     """
 
     rank: int
