@@ -43,7 +43,7 @@ Group: TypeAlias = dict[str, Collection[Node]]
 
 
 class NotSplit(UserWarning):
-    """Warn that a stage's backward is not split: I runs all of it."""
+    """A stage's backward is not split: I runs all of it."""
 
 
 @dataclass(eq=False, slots=True)

@@ -31,7 +31,7 @@ Known: TypeAlias = dict[tuple[int, Boundary], Boundary]
 
 
 class NotReplicated(UserWarning):
-    """Warn that only some stages are wrapped in DistributedDataParallel: the replicas of the other stages diverge."""
+    """Only some stages are wrapped in DistributedDataParallel, so the replicas of the other stages diverge."""
 
 
 def check_modules(

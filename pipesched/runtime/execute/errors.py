@@ -80,7 +80,7 @@ def whole(number: object) -> int:
 
 @contextmanager
 def _read(what: str) -> Iterator[None]:
-    """Convert any error that occurs while data from another process are read to a ValueError."""
+    """Raise a ValueError in place of any error that invalid data from another process cause."""
     try:
         yield
     except (TypeError, KeyError, ValueError, AttributeError) as error:

@@ -1,4 +1,4 @@
-"""Exchange of values between ranks before step 1: one JSON text per rank, as bytes in a collective of their group.
+"""Exchanges values between ranks before step 1: one JSON text per rank, as bytes in a collective of their group.
 
     everybody(value)         [value of rank 0, value of rank 1, …]      on every rank
 

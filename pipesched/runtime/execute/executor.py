@@ -1,4 +1,4 @@
-"""Run one rank's instruction list on torch.distributed.
+"""Runs one rank's instruction list on torch.distributed.
 
     for each instruction:  F B I W R OVERLAP    compute, on inputs received or made on this rank
                            O L                  copy the activations that an F keeps to host memory, and back

@@ -13,7 +13,7 @@ Times are seconds on a clock shared by all processes of a machine, so that the r
 ranks on several machines use the clocks of their machines. If compute operations have a pace, the clock and not the
 number of cores determines the step time: the operations of small nets end much earlier, and sleeping needs no core.
 
-On a GPU the process runs ahead of its kernels, and a wait for a message only orders them. The recorder therefore
+On a GPU the process runs ahead of its kernels, and a wait for a message only orders the kernels. The recorder therefore
 synchronizes with the GPU after every instruction and every wait, so that launches are no longer asynchronous.
 """
 

@@ -53,7 +53,7 @@ _DRAWN = 3  # fewest distinct unsorted numbers that look random
 
 
 class LooksTied(UserWarning):
-    """Warn that weights begin with the same values but are not declared as tied."""
+    """Weights begin with the same values but are not declared as tied."""
 
 
 def shown(module: nn.Module) -> dict[str, tuple[str, bool]]:

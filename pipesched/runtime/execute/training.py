@@ -272,8 +272,8 @@ def _train(local: Local, step: Step) -> Compared:
 
 
 def _train_inside(local: Local, step: Step) -> Compared:
-    """Train with STEPs inside the order; compare the losses, and every version of every weight, with the same updates
-    of the undivided model (`delayed`).
+    """Train with STEPs inside the order; compare the losses, and every version of every weight, with the undivided
+    model after the same updates (`delayed`).
     """
     whole = Delayed(local.net, local.stream, local.device, lambda module: descend([module]))
     losses, undivided, worst = [], [], (0.0, "", 0)

@@ -52,8 +52,8 @@ Group = tuple[tuple[int, ...], Label]
 class Transport:
     """The properties of a backend.
 
-    tagged: the backend honours tags. host: it moves host memory, and its `wait` blocks until the message has arrived;
-    otherwise `wait` only orders the queues of the GPU, and a handle can be polled.
+    tagged: the backend honours tags. host: the backend transfers host memory, and its `wait` blocks until the message
+    has arrived; otherwise `wait` only orders the queues of the GPU, and a handle can be polled.
     """
 
     tagged: bool
