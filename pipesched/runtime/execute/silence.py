@@ -44,7 +44,7 @@ class Beat:
     """A beat: the report of a rank about itself.
 
     state: `IDLE`, `RUNNING` or `DONE`. moves, steps: instructions finished and steps begun so far. at: the line in the
-    user's code. outside: whether it is in a collective that is not part of the pipeline.
+    user's code. outside: whether the rank is in a collective that is not part of the pipeline.
     """
 
     place: Place

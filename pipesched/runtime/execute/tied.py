@@ -43,7 +43,7 @@ class Reported(TypedDict, total=False):
 
 
 class Note(Reported):
-    """A rank's report before step 1, as JSON. unsupported: the message and the help, if a module is refused."""
+    """A rank's report before step 1, as JSON. unsupported: the message and the help text, if a module is refused."""
 
     unsupported: tuple[str, str] | None
 

@@ -70,8 +70,8 @@ def computes(stream: Stream) -> str:
     """Return the compute operations of a stream as the text of a torch CSV.
 
     Raises:
-        ValueError: if the stream has two copies of a stage, while torch's engine supports one; or if a stage
-            reads a stage other than the previous one, while torch's stages are a chain.
+        ValueError: if the stream has two copies of a stage, or if a stage reads a stage other than the previous one:
+        torch's engine supports neither.
     """
     if stream.reads:
         raise ValueError(
