@@ -59,7 +59,7 @@ def _verified(source: Source, given: Mapping[str, Value]) -> tuple[list[Diagnost
 
 
 def _sizes(source: Source, given: Mapping[str, Value]) -> Iterator[dict[str, Value]]:
-    """Yield the sizes at which to verify a file: the given values, and small ones for parameters without any."""
+    """Yield the sizes at which to verify a file: the given values, and small values for parameters without one."""
     if reader_of(source) is not PS:
         yield {}
         return

@@ -62,7 +62,7 @@ class Met(Part):
         return [f"{self.meetings} meetings of {self.peers} expert peers: calls agree · {self.communication}"]
 
     def to_json(self) -> dict[str, object]:
-        """Return the counts, and the names of the communication models under which all calls complete or do not."""
+        """Return the counts, and the names of the models under which all calls complete, and of all other models."""
         said = self.communication
         models = {"model": said.model, "holds": list(said.holds), "fails": list(said.fails), "capacity": said.capacity}
         return {"meetings": self.meetings, "calls": self.calls, "peers": self.peers, **models}

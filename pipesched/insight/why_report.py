@@ -185,7 +185,7 @@ def _head(why: Why) -> str:
 
 
 def _split(why: Why, every: bool) -> str:
-    """Return the table of idle time, with a row per rank; of many ranks, the middle ones are omitted."""
+    """Return the table of idle time, with a row per rank; if there are many ranks, the middle ranks are omitted."""
     idle, parts, work, said = why.idle(), why.parts(), why.work(), why.said
     ranks = list(range(why.analysis.schedule.ranks))
     middle = None if every or len(ranks) <= _RANKS else _RANKS // 2

@@ -179,6 +179,6 @@ class Search:
 
 
 def pays(name: str, space: Space) -> str:
-    """Return the name of the executor to use: for only a few choices ``here``, since other processes do not pay off."""
+    """Return the name of the executor to use: ``here`` for a few choices, for which other processes do not pay off."""
     few = name == "processes" and len(list(islice(space, FEW + 1))) <= FEW
     return "here" if few else name

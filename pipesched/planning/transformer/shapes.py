@@ -299,7 +299,7 @@ def _attention(made: _Sum, a: Transformer, x: Training, n: int) -> Picoseconds:
 
 def _experts(made: _Sum, a: Transformer, x: Training, n: int) -> Picoseconds:
     """Add the time of the experts, over which tokens are spread evenly; return the time of a forward's messages to
-    experts: within a node at the node's rate, the rest at the network's.
+    experts: the part within a node at the node's rate, the rest at the network's rate.
     """
     assert a.experts is not None
     on, own, h, e, t = made.on, a.experts, a.hidden, x.expert, x.tensor
@@ -325,7 +325,7 @@ def _experts(made: _Sum, a: Transformer, x: Training, n: int) -> Picoseconds:
 
 
 def _tensor(on: Machine, a: Transformer, x: Training, entries: int, bytes_each: int) -> Picoseconds:
-    """Return the time of a forward's all-reduces over the ranks of a layer: two, three with an encoder."""
+    """Return the time of a forward's all-reduces over the ranks of a layer: two of them, or three with an encoder."""
     t = x.tensor
     if t == 1:
         return 0

@@ -46,7 +46,7 @@ def costs(
     on: Machine | None = None,
 ) -> Costs:
     """Return F, I, W, B, C, O and L of every stage. ranks: the rank of each stage in the pipeline. runs_again: whether
-    the schedule has R. slices: the number of slices per sequence, which take equal times.
+    the schedule has R. slices: the number of slices per sequence, each of which takes the same time.
 
     overlap: the share of the messages between copies that may overlap compute; ranks wait for the rest. on: the machine
     for times by shape, which replace the flat efficiency.
