@@ -90,7 +90,7 @@ class Scope:
 
     @property
     def full(self) -> bool:
-        """True if further findings are no longer reported."""
+        """True if no further findings are reported."""
         return len(self.diagnostics) >= FINDINGS
 
     def report(self, code: Code, message: str, span: Span, here: str, help: str | None = None, *more: Label) -> None:

@@ -35,7 +35,7 @@ MOST_STEPS = 20_000
 
 @dataclass(frozen=True)
 class Shared:
-    """A program for the ranks low .. high."""
+    """A program for the ranks from `low` to `high` - 1."""
 
     low: int
     high: int
