@@ -108,7 +108,7 @@ def test_steps_are_drawn() -> None:
         name: chart(examined(read(name), Options({"p": 2, "m": 4})).analysis.schedule) for name in ("pipedream", "1f1b")
     }
     said = text.render(drawn["pipedream"])
-    assert said.count("!") == 2 * 4 + 1 and "B1   !" in said and "! STEP" in said
+    assert said.count("!") == 2 * 4 + 1 and "B1   !" in said and "! a STEP" in said
     assert svg.render(drawn["pipedream"]).count("<title>STEP</title>") == 8
     assert "STEP" not in text.render(drawn["1f1b"]) + svg.render(drawn["1f1b"])
 
