@@ -166,7 +166,7 @@ class Guard:
         elif not isinstance(error, RuntimeError) or not _BROKEN.search(said):
             self._watch.publish(raised)
         elif waiting is not None and LATE.search(said):
-            self._watch.publish(Fault(STALLED, f"the transport gave up waiting: {said}", place), weak=True)
+            self._watch.publish(Fault(STALLED, f"the transport timed out: {said}", place), weak=True)
         elif waiting is not None:
             other = waiting.target if waiting.source == self._rank else waiting.source
             self._watch.publish(self._watch.lost(other, f"its connection to rank {self._rank} broke"), weak=True)

@@ -35,7 +35,7 @@ IDLE, RUNNING, DONE = "between two steps", "runs", "has finished"
 _SLOW = "if an instruction takes longer than this, choose a larger timeout"
 _CYCLE = "every rank waits for a message: `pipesched verify` on this stream shows the cycle"
 _OUTSIDE = "the others wait for this rank, which is outside of the pipeline: in an optimizer, data loader or evaluation"
-_SAME = "all ranks must take the same number of steps: compare the loops of the ranks, such as their data loaders"
+_SAME = "all ranks must take the same number of steps: compare the loops on the ranks, such as their data loaders"
 ELSEWHERE = "look for the missing rank of that group, such as another replica of data parallelism"
 
 

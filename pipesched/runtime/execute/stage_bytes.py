@@ -1,4 +1,4 @@
-"""Measures of one microbatch in a stage, in bytes, and the peak that follows from them for any list of a rank.
+"""The bytes that one microbatch needs in a stage, and the peak that follows from them for any list of a rank.
 
     F       takes its input; keeps it and the tensors that a backward needs
     LOST    an F that will be recomputed: keeps its input
