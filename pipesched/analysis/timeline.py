@@ -78,7 +78,7 @@ def slot_costs(schedule: Schedule, ticks: Ticks) -> Ints:
 
 
 def costs_used(schedule: Schedule, costs: Costs) -> set[str]:
-    """Return the keys of the costs that matter: of kinds that run, of given pairs, and FB if F and B overlap."""
+    """Return the keys of the costs that a schedule uses: its kinds, given pairs, and FB if F and B overlap."""
     if not schedule.joined.any():
         return {key for key, some in zip(LETTERS, schedule.counts, strict=True) if some}
     count, used = np.array(schedule.counts), set()

@@ -52,7 +52,7 @@ ROWS: tuple[Row, ...] = (
         place=90,
     ),
     Check(
-        "torch: stages compute between UNSHARD and RESHARD; the version has all actions; no wait is missing or wrong",
+        "torch: stages compute between UNSHARD and RESHARD; torch's version has all actions; all waits are right",
         ("PS805", "PS807", "PS808"),
         Lazy("interop.torch.torch_program:check_torch_program"),
         Needs.TORCH | Needs.OWN,

@@ -7,9 +7,10 @@
         F  B                   F B F B F B …      the operations of all iterations, one after another
 
 Every statement runs once, over all lanes that reach it; a condition splits them. Numbers have known bounds: only
-numbers that might exceed 62 bits are inspected, and most fit in 32 bits. For programs that do not depend on what has
-run, the arrays contain the same operations as `operations` (`turns`). Any unusual program, above all one with a
-mistake, raises `Unsuited`; the programs then run operation by operation, which reports the mistake.
+numbers that might exceed 62 bits are inspected, and most fit in 32 bits. If a program does not
+depend on what has run, the module `turns` derives from the arrays the stages and microbatches that the module
+`operations` determines one by one. Any unusual program, above all one with a mistake, raises `Unsuited`; the programs
+then run operation by operation, which reports the mistake.
 """
 
 from __future__ import annotations

@@ -182,7 +182,7 @@ def _copies(answer: Answer, terms: Terms, options: Options) -> Callable[[int, in
             _require_costs(loaded, terms)
         placement, unit = made[0].schedule.placement, made[0].unit
         chunks = [len(placement.chunks(rank)) for rank in range(placement.ranks)]
-        wrong = unrepeated(unit.checked.file, step, chunks) if unit else "its schedule has no program"
+        wrong = unrepeated(unit.checked.file, step, chunks) if unit else "its schedule is not a .ps file"
         if wrong:
             raise fail(
                 OptimizerCode.EVERY,

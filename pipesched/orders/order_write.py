@@ -85,7 +85,7 @@ class Words(Writer):
         return lines(order)
 
     def settings(self, order: Schedule | Program, path: str, version: TorchVersion) -> list[str]:
-        """Return a remark on frozen stages, readers and slices, which an order does not contain."""
+        """Return a remark on frozen stages, inputs of stages and slices, which an order cannot express; [] if none."""
         placement = order.placement
         frozen = f"frozen: {ranges(placement.frozen)}" if placement.frozen else ""
         cut = f"every {placement.slices} microbatches form one sequence" if placement.slices > 1 else ""

@@ -68,9 +68,11 @@ ROWS: tuple[Row, ...] = (
         place=11,
     ),
     _workload(MODEL, "A transformer and its training setup, to count memory in bytes.", "framework_time", "verify"),
-    _workload(MODEL, "A transformer and its training setup; with --device, also for costs.", "framework_time", "why"),
-    _workload(MODEL, "A transformer, for bytes; with --device, also for costs.", "framework_time", "compare", "diff"),
-    _workload(MODEL, "A transformer, for a cap in bytes; with --device, also for costs.", "costs", "optimize"),
+    _workload(
+        MODEL, "A transformer and its training setup, for bytes; with --device, for costs too.", "framework_time", "why"
+    ),
+    _workload(MODEL, "A transformer, for bytes; with --device, for costs too.", "framework_time", "compare", "diff"),
+    _workload(MODEL, "A transformer, for a cap in bytes; with --device, for costs too.", "costs", "optimize"),
     _workload(
         MODEL,
         f"{', '.join(_DRAWN)}: plot the bytes by kind over time, for a transformer and its training setup.",

@@ -85,7 +85,7 @@ def positive(condition: ast.Expression | None) -> bool:
 
 
 def _below(less: ast.Expression, more: ast.Expression, scope: Scope) -> Iterator[tuple[ast.Expression, ast.Expression]]:
-    """Yield ``max(a, b) <= min(c, d)`` as pairs of each of a and b with each of c and d; ``n x <= n y`` as x and y."""
+    """Split ``max(a, b) <= min(c, d)`` into (a, c), (a, d), (b, c) and (b, d), and ``n x <= n y`` into (x, y)."""
     match less, more:
         case ast.Call(function=ast.Name(id="max"), arguments=given), _:
             yield from (pair for each in given for pair in _below(each, more, scope))

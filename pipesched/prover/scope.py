@@ -260,7 +260,7 @@ def _product(node: ast.Expression, left: Value, right: Value, scope: Scope) -> V
 
 
 def _by_pieces(left: PwAff, right: PwAff, scope: Scope) -> PwAff | None:
-    """Return a product in which, case by case, one of the factors is a number; None if there is no such factor."""
+    """Multiply two expressions, one of which is a number in every case; return None if in some case both vary."""
     total: PwAff | None = None
     for (where, one), (there, other) in product(left.get_pieces(), right.get_pieces()):
         spend(1)

@@ -102,7 +102,7 @@ class Memory(Value):
         if self.received is not None and self.unsent is not None and any(self.received):
             received, unsent = (_list_text([Fraction(x) for x in most]) for most in (self.received, self.unsent))
             lines.append(
-                f"messages, not in the peak: received and not yet used {received}, made and not yet sent {unsent}"
+                f"messages, not in the peak: received but not yet used {received}, made but not yet sent {unsent}"
             )
         return lines
 

@@ -26,7 +26,7 @@ DECIMAL = b"0123456789"
 WRITTEN = b"0123456789_abcdefABCDEF"
 """The digits of TOML numbers, which may be hexadecimal."""
 SEXAGESIMAL = WRITTEN + b":"
-"""The digits of YAML numbers, which may be hours, minutes and seconds."""
+"""The characters of YAML numbers, which may be sexagesimal: ``1:30:00``."""
 _DOTS = b"." * (PARTS + 1)
 _NO_DOTS = bytes(sign for sign in range(256) if sign not in b".,=[]{}#")
 """The characters that may be between two dots of a dotted key."""

@@ -25,7 +25,7 @@ MAKER = {Op.SEND_F: (Op.F,), Op.SEND_B: (Op.I, Op.B), Op.RECV_F: (Op.F,), Op.REC
 
 
 def in_hand(instructions: list[Instruction]) -> tuple[int, int]:
-    """Walk a list with two sets: received and not yet used, made and not yet sent."""
+    """Walk a list with two sets: received but not yet used, made but not yet sent."""
     come: set[tuple[str, int, int]] = set()
     made: set[tuple[str, int, int]] = set()
     wanted = {(x.op.name[-1], x.stage, x.microbatch) for x in instructions if x.op.send}

@@ -378,12 +378,12 @@ def test_of_one_microbatch_no_gradient_is_divided() -> None:
         (
             3,
             Instruction(Op.SYNC, 0, peer=1),
-            "the SYNC of stage 0 on rank 3 is with rank 1, but the other copy is on rank 0",
+            "the SYNC of stage 0 on rank 3 names rank 1 as its peer, but the other copy is on rank 0",
         ),
         (
             0,
             Instruction(Op.SYNC, 1, peer=1),
-            "the SYNC of stage 1 on rank 0 is with rank 1, but the stage has no other copy",
+            "the SYNC of stage 1 on rank 0 names rank 1 as its peer, but the stage has no other copy",
         ),
     ],
 )

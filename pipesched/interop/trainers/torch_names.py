@@ -6,8 +6,8 @@
     Interleaved1F1B          2 and more          a multiple of the rounds, m // p
     LoopedBFS                2 and more          any
     InterleavedZeroBubble    2 and more          a multiple of the rounds            backwards split into I and W
-    ZBVZeroBubble            2, on a V           any                                 backwards split into I and W
-    DualPipeV                2, on a V           as many as stages                   backwards split into I and W
+    ZBVZeroBubble            2, in a V           any                                 backwards split into I and W
+    DualPipeV                2, in a V           as many as stages                   backwards split into I and W
 
 Source: torch 2.10 to 2.15, torch/distributed/pipelining/schedules.py: `get_schedule_class`, which takes a name in any
 case, and the constructors.
@@ -27,8 +27,8 @@ _PRIVATE = "_pipelinescheduleruntime"
 class TorchName:
     """A schedule class by its name in torch's map. order: the library schedule with exactly the same operations.
 
-    single: True for one stage per rank. vee: True for two stages per rank, on a V. rounds: True if m must be a multiple
-    of m // p. split: True if the backward runs as I and W. abstract: True if the class has no order of its own.
+    single: True for one stage per rank. vee: True for a V placement with two stages per rank. rounds: True if m must be
+    a multiple of m // p. split: True if the backward runs as I and W. abstract: True if it has no order of its own.
     """
 
     name: str

@@ -253,9 +253,9 @@ class Repeat(NamedTuple):
 class Question:
     """The question whether there is a schedule with objective at most `bound` ticks.
 
-    engine: cadical or z3. ranks: the only ranks to consider (see `reductions`), None for all. repeat: the part that
-    must repeat. limit: the number of steps after which an engine stops, None for no limit; seed: the seed for random
-    choices.
+    engine: cadical or z3. ranks: the only ranks to consider (see `reductions`), None for all. repeat: the
+    periodicity to require, None for none. limit: the number of steps after which an engine stops, None for no limit;
+    seed: the seed for random choices.
     """
 
     problem: Problem

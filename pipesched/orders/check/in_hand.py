@@ -20,8 +20,8 @@ from pipesched.diagnostics import Diagnostic
 from pipesched.orders.codes import OrdersCode
 
 _PAIR = 2
-_RECEIVED = "received and not yet used", "receive each message just before the operation that uses it"
-_UNSENT = "made and not yet sent", "send each message right after the operation that makes it"
+_RECEIVED = "received but not yet used", "receive each message just before the operation that uses it"
+_UNSENT = "made but not yet sent", "send each message right after the operation that makes it"
 
 
 def check_in_hand(subject: Subject) -> Iterator[Diagnostic]:

@@ -81,7 +81,7 @@ def _odd(program: Program, syncs: Ints) -> Iterator[Diagnostic]:
         where = f"the other copy is on rank {mates[i][0]}" if mates[i] else "the stage has no other copy"
         where = f"its partners are on ranks {', '.join(map(str, mates[i]))}" if len(mates[i]) > 1 else where
         where = "the stage is frozen" if int(program.stage[i]) in program.placement.frozen else where
-        yield _finding(program, i, f"is with rank {int(program.peer[i])}, but {where}", more, "remove it")
+        yield _finding(program, i, f"names rank {int(program.peer[i])} as its peer, but {where}", more, "remove it")
 
 
 def _out_of_turn(program: Program, syncs: Ints) -> Iterator[Diagnostic]:

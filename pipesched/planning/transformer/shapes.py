@@ -50,12 +50,12 @@ class Machine:
 
     @property
     def memory_rate(self) -> Fraction:
-        """The bytes per second that elementwise work reaches."""
+        """The memory bandwidth that elementwise kernels achieve, in bytes per second."""
         return self.device.hbm * self.constants["hbm"]
 
     @property
     def node_rate(self) -> Fraction:
-        """The bytes per second that a collective inside a node reaches."""
+        """The bandwidth that a collective inside a node achieves, in bytes per second."""
         return self.device.node * self.constants["busbw"]
 
     @property
