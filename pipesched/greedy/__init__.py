@@ -1,1 +1,1 @@
-"""Orders by a rule: Support for `greedy { … }` in a file, in place of a list of operations."""
+"""Orders that a rule determines: support for `greedy { … }` in a file, in place of a list of operations."""

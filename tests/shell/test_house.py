@@ -58,6 +58,15 @@ def test_the_core_lies_below_every_extension() -> None:
                 assert not imported.search(path.read_text("utf-8")), f"{path} imports {name}, which needs a layer"
 
 
+def test_the_page_shows_the_layers() -> None:
+    """The list of folders in CONTRIBUTING has a paragraph for each layer of extensions, in the order of the contract."""
+    page = (TOP / ".github" / "CONTRIBUTING.md").read_text("utf-8")
+    listed = page.partition("```text\nshell/")[2].partition("\n---")[0]
+    paragraphs = [set(re.findall(r"^(\w+)/", paragraph, re.M)) for paragraph in f"shell/{listed}".split("\n\n")]
+    floors = [{name.strip() for name in floor.split("|")} for floor in layers()]
+    assert paragraphs == floors[1 : floors.index({"verbs"})]
+
+
 def test_an_extension_says_what_it_adds() -> None:
     """Every extension but the shell has rows, which import only kinds of row."""
     for name in EXTENSIONS - {"shell"}:
