@@ -59,7 +59,7 @@ def test_the_core_lies_below_every_extension() -> None:
 
 
 def test_the_page_shows_the_layers() -> None:
-    """The list of folders in CONTRIBUTING has a paragraph for each layer of extensions, in the order of the contract."""
+    """The list in CONTRIBUTING has a paragraph for each layer of extensions, in the order of the contract."""
     page = (TOP / ".github" / "CONTRIBUTING.md").read_text("utf-8")
     listed = page.partition("```text\nshell/")[2].partition("\n---")[0]
     paragraphs = [set(re.findall(r"^(\w+)/", paragraph, re.M)) for paragraph in f"shell/{listed}".split("\n\n")]
