@@ -98,6 +98,7 @@ MINE = "schedule t(p, m)\nstage s in 0 .. p on rank s\nrank r {{ {} }}\n"
         ("repeat m { F }  repeat m { I  W(m - 1) }", "PS302", 10),
         ("for i in 0 .. m { B(i)  F(i) }", "PS305", 12),
         ("for i in 0 .. m { overlap(F(i), B(i)) }", "PS307", 12),
+        ("repeat m { F }  for i in 0 .. m { overlap(I(i), W(i)) }", "PS307", 12),
         ("repeat m { F }  for i in 0 .. m { R(i)  O(i)  L(i)  B(i) }", "PS311", 12),
         ("repeat m { F }  for i in 0 .. m { O(i)  B(i) }", "PS301", 12),
     ],
