@@ -46,8 +46,8 @@ class Memory(Record):
     """The memory of a schedule. held: the memory while each F runs, and after every other operation. kept: the memory
     after every operation; less than `held` for an F that frees memory at its end. Both are multiples of `part`, a
     fraction of the unit. peak_at: for each rank, the first operation at which it holds the most, -1 without operations.
-    sizes: the memory that an F of each stage and microbatch holds; 1 if all stages are equal. host: for each rank, the
-    most that host memory holds at one time, in the unit; None if nothing is offloaded.
+    sizes: the memory that an F of each stage and microbatch holds, as multiples of ranks / stages. host: for each rank,
+    the most that host memory holds at one time, in the unit; None if nothing is offloaded.
     """
 
     schedule: Schedule
@@ -105,8 +105,8 @@ def memory(
 ) -> Memory:
     """Return the running sum of memory on every rank; O(operations).
 
-    sizes: the memory that one F holds, by stage, shape (S,), or by stage and microbatch; by default 1 for each stage.
-    small: likewise, the memory that a recomputed F keeps until its R; by default 0.
+    sizes: the memory that one F holds, as multiples of ranks / stages, by stage, shape (S,), or by stage and
+    microbatch; by default 1. small: likewise, the memory that a recomputed F keeps until its R; by default 0.
 
     Raises:
         PipeschedError: PS222: sizes and shares are too fine or too large for sums in 64 bits.

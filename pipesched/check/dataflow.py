@@ -4,7 +4,7 @@
     producer before consumer on the same rank                                            PS305
     slices of a sequence: F in order, I and B in reverse                                 PS305
     the parts of an overlap pair do not depend on each other                             PS307
-    no cycle of ranks in which each waits for a later operation of the next       PS306
+    no cycle of ranks in which each waits for a later operation of the next              PS306
 
 A cycle of compute operations does not involve messages, so buffering cannot resolve it. The timeline stops at the
 cycle.

@@ -51,7 +51,7 @@ def form(path: str | None, asked: str | None, default: str, forms: Forms | None 
 
 
 def _unfit(path: str, asked: str | None, verb: str, made: Forms, named: str | None, here: bool) -> PipeschedError:
-    """Return the error PS225. named: the form that the extension implies; here: whether other options allow it."""
+    """Return the error PS225. named: the form of the extension; here: whether other options allow other forms."""
     stem, ending = os.path.splitext(path)
     if asked is None:
         right = dict.fromkeys(f"{stem}{endings[0]}" for endings in made.values())

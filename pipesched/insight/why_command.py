@@ -15,7 +15,8 @@ from pipesched.diagnostics import Code
 def why(file: str, *, every: bool, **given: object) -> int:
     """Explain the idle time of a .ps file, a torch CSV, an order, a stream, a built-in name, or - for stdin.
 
-    \b Idle time is split exactly: warm-up before the first operation of a rank, cool-down after its last, waits for
+    \b
+    Idle time is split exactly: warm-up before the first operation of a rank, cool-down after its last, waits for
     operations and messages of other ranks in between, and imbalance, the additional work of the busiest rank. The
     output also shows the growth per microbatch, the most similar published order, the critical path, and each gap with
     the operation that ends it. An incorrect schedule is explained as far as it runs, with exit status 1.

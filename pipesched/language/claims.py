@@ -57,7 +57,9 @@ class Claim(Record):
 
 
 class Verdict(Record):
-    """The verdict on a claim. holds: None if it is not applicable. detail: why not. error: why it has no value."""
+    """The verdict on a claim. holds: None if it is not applicable. detail: why it is not applicable, or by how much it
+    fails. error: why it has no value.
+    """
 
     claim: Claim
     holds: bool | None

@@ -208,7 +208,7 @@ class Emitter:
         self._require(op, chunk)
         low, end, _ = self.chunks[chunk or 0]
         if not low <= microbatch < end or microbatch in self.others[chunk or 0]:
-            here = f"chunk {chunk or 0} of rank {self.rank} runs only microbatches {self._runs(chunk or 0)}"
+            here = f"chunk {chunk or 0} of rank {self.rank} runs only {self._runs(chunk or 0)}"
             message = f"{op.name} of microbatch {microbatch}: {here}"
             raise Halt(Code.MICROBATCH_RANGE, message, "names this microbatch")
         self._limited()
@@ -217,7 +217,9 @@ class Emitter:
     def _runs(self, chunk: int) -> str:
         """Return the microbatches of a chunk, in words."""
         (low, end, _), others = self.chunks[chunk], sorted(self.others[chunk])
-        return interval(low, end) + (f" except {ranges(others)}" if others else "")
+        if low >= end:
+            return "0 microbatches"
+        return f"microbatches {interval(low, end)}" + (f" except {ranges(others)}" if others else "")
 
     def _limited(self) -> None:
         if len(self.sites) >= self.limit:
@@ -295,6 +297,6 @@ class Emitter:
             of = OLDEST[op].name
             message = f"{here}: every {of} of stage {stage} so far already has its {name}"
             return Halt(Code.PAST_THE_END, message, label, f"write one {name} for each {of}, after it")
-        message = f"{here}: all microbatches {self._runs(chunk or 0)} of stage {stage} already have their {name}"
+        message = f"{here}: all {self._runs(chunk or 0)} of stage {stage} already have their {name}"
         help = "check the bounds of the loops: they request more operations than there are microbatches"
         return Halt(Code.PAST_THE_END, message, label, help)

@@ -17,14 +17,16 @@ OPTIONS = (*SIZES, *OUTPUT)
 def prove(schedule: str, **given: object) -> int:
     """Prove the properties and claims of a .ps file for every p, every m and all costs.
 
-    \b Each property (complete, no deadlock) and each claim is proved for a domain, refuted with the smallest size at
+    \b
+    Each property (complete, no deadlock) and each claim is proved for a domain, refuted with the smallest size at
     which it fails, or not settled. Given parameters are fixed.
       pipesched prove 1f1b
       pipesched prove interleaved --p 4          every m at one p
-    Properties that are not settled for all p together are tried at p = 2, 3 and 4. Needs islpy: pip install
-    'pipesched[prover]' --json and -o cert.json write a certificate, which `pipesched verify cert.json` checks
-    independently. Exit status: 0 everything is proved, 1 something is refuted, 2 the command line is wrong, 3 something
-    is not settled.
+    Properties that are not settled for all p together are tried at p = 2, 3 and 4.
+    Needs islpy: pip install 'pipesched[prover]'
+    --json and -o cert.json write a certificate, which `pipesched verify cert.json` checks independently.
+    Exit status: 0 everything is proved, 1 something is refuted, 2 the command line is wrong, 3 something is not
+    settled.
     """
     from pipesched.compile import read
     from pipesched.prover import prove as verb

@@ -247,7 +247,7 @@ def _most(words: str, by_rank: tuple[Fraction, ...], most: Said, each: Said) -> 
 
 
 def _list_text(values: Sequence[Fraction], said: Said = shown) -> str:
-    """Format a list as ``[4 3 2 1]``; a long list shows only its two ends."""
+    """Format a list as ``[4  3  2  1]``; a long list shows only its two ends."""
     texts = [said(value) for value in values]
     if len(texts) <= _SHOWN:
         return f"[{'  '.join(texts)}]"

@@ -32,10 +32,12 @@ def verify(files: tuple[str, ...], **given: object) -> int:
     without sockets and with a temporary home. That is not a sandbox: only run generators whose authors you trust.
     `pipesched list` shows the frameworks; -D NAME=VALUE sets their options.
 
-    \b A size can be a list or an inclusive range; for several files or sizes, one line each is printed:
+    \b
+    A size can be a list or an inclusive range; for several files or sizes, one line each is printed:
       pipesched verify 1f1b zb_h1 --p 2..8 --m 16,32
 
-    \b MODEL is strict, buffered(k), one-stream, pair-stream or async. If you name a model, the report also shows the
+    \b
+    MODEL is strict, buffered(k), one-stream, pair-stream or async. If you name a model, the report also shows the
     makespan with messages that queue. The facts in an answer are derived again; if they depend on a solver's unchecked
     result, the report says so. Exit status: 0 no error, 1 a file has an error, 2 the command line is wrong or a file is
     missing, 3 a certificate leaves a property open.

@@ -205,7 +205,8 @@ def test_no_word_of_a_command_line_steers(word: str) -> None:
     """The word is refused by its place and its character, which is not shown."""
     done = typed("verify", word)
     steers = next(x for x in word if not x.isprintable())
-    assert done.status == 2 and f"command line contains the character U+{ord(steers):04X}" in done.err.decode()
+    said = f"word 2 of the command line contains the character U+{ord(steers):04X}"
+    assert done.status == 2 and said in done.err.decode()
 
 
 @settings(deadline=None)
