@@ -65,8 +65,8 @@ def unexpected(tokens: Sequence[Token], at: int, taken: set[str], source: Source
 
 
 def place(tokens: Sequence[Token], at: int, source: Source) -> Span:
-    """Return the position at which to report an omission before a token: at the token, or, if the previous line is
-    incomplete, at the end of that line.
+    """Return the position at which to report an omission before a token: at the token, or, if the token is the first on
+    its line or the end of the text, after the token before it.
     """
     token, before = tokens[at], tokens[max(0, at - 1)]
     if at and (not token.text or first_in_line(tokens, at, source)):

@@ -57,7 +57,7 @@ _USED_BY = {  # names that people use in place of a communication model, and the
 
 
 def name(found: Sequence[Diagnostic], visible: Iterable[str], there: str) -> Sequence[Diagnostic]:
-    """Suggest the nearest name, or list the known names. there: the remedy if only claims can use the name."""
+    """Suggest the nearest name, or list the known names. there: in a claim, the names that it may use, as text."""
     where = found[0].where
     assert where is not None
     known = sorted({x for x in visible if len(x) <= _LONG})[:_MANY] if len(where.text) <= _LONG else []

@@ -31,7 +31,7 @@ NEAR = {
     **dict.fromkeys(("auto", "adaptive", "zbauto", "tessel"), _SEARCH),
     **dict.fromkeys(
         ("deepseek", "deepseekv3", "bidirectional"),
-        "see dualpipe and dualpipev, or chimera and bitpipe, which also have two routes",
+        "dualpipe, chimera and bitpipe have two routes; dualpipev is dualpipe cut in half, with one route",
     ),
     **dict.fromkeys(
         ("vee", "vshape"), "schedules that go down the ranks and up again: zb_v, v_half, v_min, v_zb, 1f1b_v, v1f1b"

@@ -7,7 +7,7 @@ parameters:     The largest share of the model that a rank holds: stages / S, co
 bytes:          With a model, the most bytes that a rank needs, as `verify` counts them.
 exposed:        With parts, the largest communication time on a rank that compute does not hide.
 hidden:         With parts, the share of all ranks' communication that compute hides.
-lower bound:    A lower bound on the makespan of all orders of these operations on this placement, within any caps.
+lower bound:    A bound on the makespan of all orders of these operations on this placement, within the caps if given.
 """
 
 from __future__ import annotations

@@ -64,8 +64,6 @@ def stream(source: Source, *, parameters: Mapping[str, Value]) -> Loaded:
 def _sizes(source: Source, parameters: Mapping[str, Value]) -> Mapping[str, Value]:
     """Raise PipeschedError (PS208) for parameters other than the p and m of the order."""
     if extra := sorted(set(parameters) - {"p", "m"}):
-        raise fail(
-            Code.PARAMETER_UNKNOWN,
-            f"{source.name} is an order, which has no parameters, but {', '.join(extra)} was given",
-        )
+        given = f"{', '.join(extra)} {'was' if len(extra) == 1 else 'were'} given"
+        raise fail(Code.PARAMETER_UNKNOWN, f"{source.name} is an order, which has no parameters, but {given}")
     return parameters

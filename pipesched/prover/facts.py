@@ -1,9 +1,8 @@
 """Figures of a file at every size: peaks, work, makespan and spans. Each is guessed from small sizes, then proved.
 
 The work is the number n of slots of a kind on a rank: their turns are proved to be the numbers from 0 to n - 1. For a
-peak, every
-amount held on a rank is proved to be at most peak(r), and some amount to be equal to it. For a makespan, no operation
-ends later, and the same operation ends last at all generators of a cone.
+peak, every amount held on a rank is proved to be at most peak(r), and some amount to be equal to it. For a makespan, no
+operation ends later, and the same operation ends last at all generators of a cone.
 """
 
 from __future__ import annotations

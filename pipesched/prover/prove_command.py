@@ -25,8 +25,7 @@ def prove(schedule: str, **given: object) -> int:
     Properties that are not settled for all p together are tried at p = 2, 3 and 4.
     Needs islpy: pip install 'pipesched[prover]'
     --json and -o cert.json write a certificate, which `pipesched verify cert.json` checks independently.
-    Exit status: 0 everything is proved, 1 something is refuted, 2 the command line is wrong, 3 something is not
-    settled.
+    Exit status: 0 all is proved, 1 something is refuted, 2 the command line is wrong, 3 something is not settled.
     """
     from pipesched.compile import read
     from pipesched.prover import prove as verb

@@ -200,11 +200,13 @@ class _Search:
             if tried != 1
             else "the only smaller size was tried"
         )
-        return (f"{tried} smaller sizes were tried" if self.long else said) + self._others()
+        some = "1 smaller size was tried" if tried == 1 else f"{tried} smaller sizes were tried"
+        return (some if self.long else said) + self._others()
 
     def _others(self) -> str:
         """Report the sizes that fail in a different way, and the number of untried sizes."""
-        said = f"; {self.long} sizes take too many steps" if self.long else ""
+        many = "1 size takes" if self.long == 1 else f"{self.long} sizes take"
+        said = f"; {many} too many steps" if self.long else ""
         if not self.otherwise:
             return said
         (size, code), more = self.otherwise[0], len(self.otherwise) - 1

@@ -250,7 +250,7 @@ def test_costs_of_a_file_are_told(folder: Path, capsys: pytest.CaptureFixture[st
     assert main(compared("mine.ps", "1f1b", "--p", "2", "--m", "2")) == 0
     assert "mine: with the costs in its file" in capsys.readouterr().out
     assert main(compared("mine.ps", "1f1b", "--p", "2", "--m", "2", "--cost", "F=1")) == 0
-    assert "costs of its file" not in capsys.readouterr().out
+    assert "costs in its file" not in capsys.readouterr().out
 
 
 def test_the_whole_library_in_one_table(capsys: pytest.CaptureFixture[str]) -> None:
