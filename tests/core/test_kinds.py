@@ -1,4 +1,4 @@
-"""A new kind of operation, added in at most eight places to a copy of the source tree, is supported by all commands.
+"""A new kind of operation, added in at most eight places to a copy of the source tree, is known to all commands.
 
 One kind is X, which checks a forward: it waits for the F of its stage, takes a time of its own, makes nothing that
 another operation takes, and holds as much as the F, until the backward. Y and Z copy an activation away and back, as O

@@ -1,4 +1,4 @@
-"""Weight versions are right with families of routes, placement by microbatch and skipped stages, and SYNC sums any
+"""Families of routes, placement by microbatch and skipped stages give the right orders and gradients, and SYNC sums any
 number of copies."""
 
 from __future__ import annotations
