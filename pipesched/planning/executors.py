@@ -155,7 +155,7 @@ def divided(work: Callable[[Sequence[Piece]], Sequence[Made]], pieces: Sequence[
     """Yield the results of all pieces in order; one worker computes each portion. work: a function that can be pickled.
 
     Raises:
-        the first error that a piece raises; PS249.
+        PipeschedError: the first one that a piece raises; PS249.
     """
     if by.executor == "here":
         yield from work(pieces)

@@ -3,7 +3,7 @@
     parameters, gradients, optimizer    of every stage with a copy on the rank, throughout the step
     activations                         by `planning.transformer.activations`, in the running sum of `analysis.holdings`
     for W                               gradients of the weights' outputs, from I to W
-    older versions                      of weights, if STEPs are inside the order
+    versions                            older ones, of weights, if STEPs are inside the order
     messages                            received but not yet used, or made but not yet sent
     working                             only while the operation runs: gradients inside a layer, a layer that is
                                         recomputed, parameters that ZeRO gathers

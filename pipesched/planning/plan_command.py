@@ -118,8 +118,8 @@ def plan(
     **given: Any,
 ) -> int:
     """Try every (p, t, c, d, e), schedule, number of stages per rank, microbatch size, recomputation and ZeRO stage.
-    Choices that do not fit are only counted; the times and bytes of all other choices come from the timeline of their
-    schedule.
+    Choices that do not fit are only counted; the time and the bytes of each row come from the timeline and the order of
+    its schedule.
 
     \b
     pipesched plan --model llama3-70b --gpus 64 --device h100 --batch 512

@@ -74,7 +74,7 @@ def run_rank(
     framework_time: float = 60,
     **parameters: Parameter,
 ) -> OneRank:
-    """Run one rank's list with your stages and imitated neighbours, as ``run --rank`` does; return bytes and costs.
+    """Run one rank's list with your stages and imitated neighbours, as ``run --rank``; return bytes, and costs in ms.
 
     factory: ``module:function`` or ``file.py:function``, as for ``--stages``; called with a stage's number and the
     number of stages.

@@ -202,8 +202,8 @@ def rehearse(source: Source, options: Options, request: Request) -> OneRank:
     """Verify a schedule and run the list of one rank. Inputs come from the factory, otherwise from the model.
 
     Raises:
-        the findings of the verdict; PS225; PS814; PS820 if torch is missing; PS824, PS825, PS828, PS829 or PS831 if the
-        factory or a stage fails.
+        PipeschedError: the findings of the verdict; PS225; PS814; PS820 if torch is missing; PS824, PS825, PS828, PS829
+            or PS831 if the factory or a stage fails.
     """
     if find_spec("torch") is None:
         raise fail(

@@ -45,8 +45,9 @@ def check_modules(
     """Require an executable stream, a module for each of the rank's stages, and a group of the stream's size.
 
     Raises:
-        RunError: PS831 if an instruction or property of the stream is not supported. ValueError: if stages are missing
-        or unexpected, if two modules are given for one stage, or if the group has a different size.
+        RunError: PS831 if an instruction or property of the stream is not supported.
+        ValueError: if stages are missing or unexpected, if two modules are given for one stage, or if the group has a
+            different size.
     """
     if wrong := beyond(stream):
         help = "run a schedule without this instruction, or run the stream on your own runtime"
@@ -175,8 +176,8 @@ def infer_boundaries(
     keywords: the keyword inputs of each example.
 
     Raises:
-        RunError: PS824 on every rank if the example is missing, or if a stage fails or returns no tensors. ValueError:
-        if an example consists of boundaries, but does not have one per stage.
+        RunError: PS824 on every rank if the example is missing, or if a stage fails or returns no tensors.
+        ValueError: if an example consists of boundaries, but does not have one per stage.
     """
     given = [_given(example, stream.stages) for example in examples or ()]
     if given and None not in given:

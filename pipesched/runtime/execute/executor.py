@@ -234,8 +234,8 @@ class Runtime:
             in m along its first dimension, or a sequence of m microbatches, each a tensor or a tuple of them. The
             gradient of the input is the sum over these stages.
         targets: needed on the rank of the last stage, and split in the same way; a target is anything that the loss
-        accepts. keywords: keyword inputs, given to the stages of this rank that take them; a tensor or a list is split
-        as a
+            accepts.
+        keywords: keyword inputs, given to the stages of this rank that take them; a tensor or a list is split as a
             batch, any other value is repeated for every microbatch. No gradient flows into them.
         Adds to the ``.grad`` of every weight what one backward through the undivided model would add, for a loss that
         is the mean over the microbatches, whatever their shapes (`expect`). An unused weight gets zeros if its gradient

@@ -1,7 +1,7 @@
 """Runs an order with torch's own pipeline engine, after checking the program that torch makes of it.
 
     compute CSV ──_load_csv──> torch's lowering ──> pipeline_order_with_comms ──as CSV──> verify(text)
-                                                                                               │ raises: no step runs
+                                                                                           │ raises: no step runs
 
 torch lowers the compute operations itself, adds sends and receives, and does not check the result. The lowered order is
 therefore read back and verified before the first step: with ``defer_pp_recv=True``, torch 2.13 delivers activations of
@@ -45,7 +45,8 @@ def torch_runtime(
 
     Raises:
         ValueError: if torch cannot run the stream: a stage has two copies, or reads a stage other than the previous
-        one. Exception: any exception that `verify` or torch raises.
+            one.
+        Exception: any exception that `verify` or torch raises.
     """
     made: Callable[..., _PipelineScheduleRuntime] = _PipelineScheduleRuntime
     runtime = made(list(stages), n_microbatches, loss_fn=loss_fn, **options)

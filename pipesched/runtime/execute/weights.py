@@ -62,7 +62,7 @@ class Weights:
 
     @torch.no_grad()
     def reduce(self) -> None:
-        """Run REDUCE_GRAD: divide the gradients by the number of microbatches, since the loss is their mean."""
+        """Run REDUCE_GRAD: divide the gradients by the number of microbatches of the batch; its loss is their mean."""
         for weight in self.module.parameters():
             if weight.grad is not None:
                 weight.grad = weight.grad / self.sizes[self.made]

@@ -1,7 +1,6 @@
 """Draws a measured run and its plan: as text, with two rows per rank; as SVG, with the plan above and the run below.
 
-rank 0 plan  F0F1F2·· B0  B1            both on one clock, in units of cost; the caption gives the length of a unit in
-ms
+rank 0 plan  F0F1F2·· B0  B1            both on one clock, in units of cost; the caption gives the ms of a unit
        run   F0F1 F2···B0  B1
 kind   plan  run   run / plan           where the run deviates from the plan
 """
