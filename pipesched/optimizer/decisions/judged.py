@@ -33,8 +33,8 @@ def judged_over_all(given: Entries, case: Case, verdict: Verdict) -> Verdict:
     """Return the verdict over all alternatives of a decision.
 
     Raises:
-        FaultError: the schedule does not belong to the chosen alternative, or the answer is for every m. Unreadable: an
-            entry cannot be read.
+        FaultError: the schedule does not belong to the chosen alternative, or the answer is for every m.
+        Unreadable: an entry cannot be read.
     """
     found = decided(given, case.terms)
     require("a decision covers only one m" if verdict.every is not None else "")

@@ -45,8 +45,8 @@ class Parts:
 
 @dataclass(frozen=True)
 class InUnits:
-    """Caps in bytes, converted to the optimizer's unit. held: the activations of a microbatch; there: the memory of a
-    layer that does not depend on the order, both in the unit of caps.
+    """Caps in bytes, converted to the optimizer's unit. held: the activations of a microbatch, 1 on an average stage;
+    there: the memory of a layer that does not depend on the order, in the unit of caps.
 
     caps: the cap of each rank, before the memory of its layers is subtracted; unit: the bytes in a unit of caps.
     """

@@ -44,7 +44,7 @@ Choice: TypeAlias = tuple[int, ...]
 """A split: the number of layers of each stage."""
 
 Load: TypeAlias = Mapping[str, Fraction]
-"""Costs by name: times F, I, W or F, B; in the unit of caps, activations M of a microbatch, and order-independent S."""
+"""Costs by name: times F, I, W or F, B; activations M of a microbatch; order-independent memory S, in units of caps."""
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ class Best:
     """The best alternative so far. orders: its best orders; searched: the alternatives whose orders were
     searched.
 
-    proofs: for each excluded alternative, the LRAT proof as in a certificate; empty if `ranks` excludes it.
+    proofs: the LRAT proof, as in a certificate, by alternative that it excludes; empty if `ranks` excludes it.
     """
 
     choice: Choice | None = None

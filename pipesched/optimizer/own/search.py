@@ -122,7 +122,7 @@ class Search:
     impossible: str = ""
 
     def run(self, known: Iterable[tuple[str, Orders]]) -> None:
-        """Try the known orders, of which the first is the given one; shorten the best until it attains the bound."""
+        """Try the known orders, the given one first; shorten the best until it attains the bound or time is up."""
         slots, each = self.slots, int(_EACH * len(self.slots.cost)) + 1
         self.impossible = slots.too_large
         if self.impossible:

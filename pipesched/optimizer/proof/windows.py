@@ -32,7 +32,7 @@ class Windows:
     """
 
     def __init__(self, problem: Problem, bound: int, frame: int | None, *, coarse: bool = False) -> None:
-        """frame: the rank whose first start is time 0, None for all ranks. coarse: whether F, I and B are merged."""
+        """frame: the rank whose first start is 0, None for the first start of all. coarse: whether F, I and B merge."""
         self.cap, self.length, self.rank = problem.cap, dict(problem.length), dict(problem.rank)
         self.work, self.gains = dict(problem.work), dict(problem.gains)
         self.bound = bound if problem.span else None

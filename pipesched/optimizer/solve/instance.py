@@ -203,6 +203,6 @@ def _check_listed(ranks: tuple[int, ...], given: Mapping[str, int], p: int) -> N
     beyond = [rank for rank in ranks if not 0 <= rank < p]
     if missing or beyond:
         wrong = f"rank {missing[0]} has no stage" if missing else f"rank {beyond[0]} does not exist"
-        raise fail(Code.USAGE, f"{listed} is not a placement on {p} ranks: {wrong}", help="each rank needs a stage")
+        raise fail(Code.USAGE, f"{listed} is not a placement on {p} ranks: {wrong}", help="use all ranks below p")
     if given.get("v", 1) * p != len(ranks) and "v" in given:
         raise fail(Code.USAGE, f"the placement {listed} has {len(ranks)} stages, not p * v = {given['v'] * p}")

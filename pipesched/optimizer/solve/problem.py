@@ -241,7 +241,7 @@ def build(placement: Placement, sizes: Sizes, *, fused: bool, objective: str = "
 
 
 class Repeat(NamedTuple):
-    """A part that repeats: for t in first .. last, `microbatches` operations per sequence start in t .. t + period."""
+    """A part that repeats: for t in first .. last, `microbatches` of each sequence start in t + 1 .. t + period."""
 
     first: int
     last: int

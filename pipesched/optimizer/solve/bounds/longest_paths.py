@@ -116,7 +116,7 @@ def _needed(x: _Columns, f: int, forward: list[int], waits: list[int], cap: int)
 
 
 def _before(x: _Columns, held: list[int], w: int) -> int:
-    """Return the memory held by microbatch i at the end of the I of w's stage, if this I takes memory; otherwise 0."""
+    """Return what the F in `held` and the I of w's stage take; 0 if this I takes nothing or its F is not in `held`."""
     takes_more = x.more[w] and any(x.stage[q] == x.stage[w] for q in held)
     return sum(x.takes[q] for q in held) + x.more[w] if takes_more else 0
 

@@ -93,7 +93,7 @@ def _critical_tail(head: Ints, work: Ints, tail: Ints) -> int:
 
 @dataclass(frozen=True)
 class Bound:
-    """A lower bound, in ticks. name: text for messages; kind: path, one-machine or ends; terms: head, work, tail."""
+    """A lower bound, in ticks. name: for messages; kind: path, one-machine or ends; terms: the times in its sum."""
 
     value: int
     name: str

@@ -90,7 +90,7 @@ class _Run:
         return -1
 
     def _candidates(self, rank: int, now: int) -> tuple[list[tuple[int, int]], list[int]]:
-        """Return (key, sequence) of arrived operations, most urgent first, and the arrival times of the others."""
+        """Return (key, sequence) of arrived operations, most urgent first, and arrival times of those in transit."""
         here, coming = [], []
         for q in self.chains[rank]:
             i = self.next[q]
