@@ -235,6 +235,13 @@ def test_the_commands_are_listed_by_what_they_are_for(capsys: pytest.CaptureFixt
     assert sorted(listed) == sorted(app.commands()) and len(groups[0][1].splitlines()) >= 7
 
 
+@pytest.mark.parametrize("name", sorted(app.commands()))
+def test_help_keeps_its_lines(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The mark before lines that must not be wrapped (U+0008) is alone on its line; elsewhere it would be printed."""
+    assert main([name, "--help"]) == 0
+    assert "\b" not in capsys.readouterr().out
+
+
 def test_no_command_is_a_request_for_help(capsys: pytest.CaptureFixture[str]) -> None:
     """Without arguments the program shows its commands and examples to paste."""
     assert main([]) == 0
