@@ -85,7 +85,8 @@ def check_file(path: str, asked: Asked, *, run: bool = False) -> Checked:
     made = dry_run(path, dict(asked.variables))
     found = [x for n, words in enumerate(made.commands, 1) for x in of_words(f"{path} (command {n})", words)]
     ended = "it exceeded the time limit" if made.status is None else f"it ended with status {made.status}"
-    notes = [f"{path} was executed with recorders instead of its programs: it started {len(made.commands)} commands"]
+    started = f"it started {len(made.commands)} command{'s' * (len(made.commands) != 1)}"
+    notes = [f"{path} was executed with recorders instead of its programs: {started}"]
     notes += [f"{ended}: later commands are unknown"] if made.status != 0 else []
     notes += [f"{name} was called: its result depends on the training machine" for name in made.asked]
     text = read_path(path)

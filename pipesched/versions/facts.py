@@ -73,7 +73,7 @@ class Versions:
 
     @cached_property
     def batch(self) -> Ints:
-        """At index stage * microbatches + microbatch: number of the STEP that takes its gradient; -1 if none does."""
+        """At index stage * microbatches + microbatch: number of the STEP for its gradient; -1 if it has no gradient."""
         return np.where(self.trained, self.made[self.done], -1)
 
     @cached_property

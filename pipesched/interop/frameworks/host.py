@@ -38,7 +38,7 @@ _MODULE = "pipesched.interop.frameworks.recording"
 
 
 class Head(TypedDict):
-    """The exit status of a process, and the last part of its output."""
+    """How a process ended, and the last part of its output."""
 
     ended: str
     said: str
@@ -62,7 +62,7 @@ def record(call: Call, options: Mapping[str, object], *, path: str | None = None
 
     Raises:
         PipeschedError: PS850 if the framework is not installed; PS851 if its code raised an error; PS852 if it took too
-            long; PS853 if it returned no order; PS854 if the fence refused an action; PS855 if there is no such option.
+            long; PS853 if it returned no order; PS854 if the fence refused an action; PS855: unknown name or option.
     """
     command, asked = _request(call, options, path, limit)
     head, body = _run(command, asked, limit)
@@ -119,7 +119,7 @@ def _site(path: str | None) -> tuple[list[str], list[str]]:
 
 
 def _run(command: list[str], asked: Request, limit: float) -> tuple[Head, bytes]:
-    """Run the process; return its exit status and its answer."""
+    """Run the process; return how it ended, and its answer."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     with tempfile.TemporaryFile() as errors:
         try:

@@ -186,7 +186,7 @@ def keep(folder: str) -> None:
 
 
 def _keep(recorder: int, answer: int, said: int, limit: float) -> tuple[str, bytes, bytes]:
-    """Wait for a recorder; return its exit status, its answer, and the last bytes of its output."""
+    """Wait for a recorder; return how it ended, its answer, and the last bytes of its output."""
     until, made, printed = time.monotonic() + limit, bytearray(), bytearray()
     pipes = select.poll()
     for descriptor in (0, answer, said):

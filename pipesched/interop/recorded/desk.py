@@ -1,9 +1,10 @@
 """The incident desk: the verdict on a stopped job from its records, without its schedule.
 
     error[PS897]: rank 5 left the common order at call 12 of its record (entry 12), all_gather in tp (ranks 4, 5, 6, 7)
-      = ranks 4, 6, 7, which have the same role, made a different call: all_reduce in tp = likely cause: it left out
-      all_reduce in tp = rank 4 waits in all_reduce in tp (ranks 4, 5, 6, 7), which rank 5 has not called = help: look
-      at rank 5 first: its log, its stack, the code that makes this call
+      = ranks 4, 6, 7, which have the same role, made a different call: all_reduce in tp
+      = likely cause: it left out all_reduce in tp
+      = rank 4 waits in all_reduce in tp (ranks 4, 5, 6, 7), which rank 5 has not called
+      = help: look at rank 5 first: its log, its stack, the code that makes this call
 
 The first rank is the one that left the common order (`left_order`). If none did, it is the one that waits for nobody
 while others wait for it (`blocked`): it was killed if it left no record, and otherwise stopped by itself. If ranks wait
@@ -118,7 +119,7 @@ def _stopped(blocked: Blocked) -> tuple[int | None, str, Diagnostic | None]:
         last = f" after {job.said(mine.stop - 1)} (entry {job.record[mine.stop - 1]})" if mine.stop > mine.start else ""
         said, likely = f"made no further call{last}", "it computes, hangs outside its calls, or raised an exception"
     others = [rank for rank in sorted(roots) if rank != first]
-    more = (f"some ranks wait instead for {named(others)}, which had no open call",) if others else ()
+    more = (f"some ranks also wait for {named(others)}, which had no open call",) if others else ()
     notes = (f"likely cause: {likely}", *more, *_waits(blocked, first))
     help = f"look at rank {first} first: its log, its stack, its device"
     return (

@@ -314,7 +314,7 @@ def require_types(columns: Iterable[Sequence[object]]) -> None:
 
 def text(value: object) -> str:
     if not isinstance(value, str):
-        raise TypeError("the name of a process group is not a string")
+        raise TypeError("a name in an entry is not a string")
     return value
 
 

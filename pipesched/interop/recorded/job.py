@@ -375,7 +375,7 @@ def _expected(found: Mapping[int, list[_Post]]) -> dict[int, list[_Post]]:
 
 
 def step_of(row: Ints) -> tuple[int, int]:
-    """Return the number of calls in a step of a rank, and the index of the first call that differs from the last step.
+    """Return the number of calls in a rank's step, and the index of the first call that differs from the step before.
 
     The number is 0 if no part of the calls repeats; the index is the number of calls if none differs.
     """

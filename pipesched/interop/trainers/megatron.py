@@ -84,7 +84,7 @@ def part(settings: Settings) -> Settings:
     """Return the settings of one pipeline.
 
     Launcher: quoted numbers in a YAML file become numbers. Core: of several sections that set a pipeline, only the
-        first is kept; its settings take precedence over settings of the same name elsewhere.
+    first is kept; its settings take precedence over settings of the same name elsewhere.
     """
     if is_cli(settings):
         spellings = {name: f"--{name.replace('_', '-')}" for name in _CLI}
