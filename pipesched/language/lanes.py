@@ -56,7 +56,7 @@ class Values(Record):
 
     @property
     def looked_at(self) -> Values:
-        """The same values with the tightest bounds."""
+        """Equal values with the tightest bounds."""
         return Values(self.of, int(self.of.min()), int(self.of.max())) if self.varies else self
 
 

@@ -66,9 +66,8 @@ def certificate(name: str) -> Path:
 def proved(answers: list[dict[str, object]], parameters: Mapping[str, Value], asked: Set[str] = frozenset()) -> str:
     """Return the theorem for these parameters, as one line; empty if no answer proves the order.
 
-    The theorem covers the sizes of the first answer, or of the last answer if that proves more. asked: the parameters,
-    other than sizes, with values that are not their defaults; an answer is for the defaults unless it names other
-    values.
+    The theorem covers the sizes of the first answer, or of the last answer if that proves more. asked: the parameters
+    other than sizes that the user gave; an answer covers their defaults unless it names other values.
     """
     sizes, claims, held = "", dict[str, None](), set[str]()
     for answer in answers:

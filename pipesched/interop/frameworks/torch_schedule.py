@@ -205,7 +205,7 @@ class _Loop(_Stage):
 
 
 class _Message:
-    """One end of a message (send or receive): it serves as the P2POp, as its tensor, and as the Work to wait for."""
+    """An end of a message (send or receive), which serves as the P2POp, as its tensor, and as the Work to wait for."""
 
     group = SimpleNamespace(group_name="pp")
     tag = 0
